@@ -1,0 +1,308 @@
+/* exec.c: runs a program. Small steps are called one after the other; a big step is a task of independent items that
+ * is cut into ranges, for the clock and for the threads. What an item computes never depends on the cut. */
+#include "program.h"
+#include <stdatomic.h>
+#include <string.h>
+
+/* A slice of a flat step: 16 KiB of float32, long enough that a call costs nothing. */
+enum { SLICE = 4096, SLICE_GRAIN_QUARTER_NS = 200000 };
+/* The clock is read when about this much work was done; a grain of items is this long. */
+enum { TICK_NS = 50000 };
+
+typedef struct run {
+    const gd_program *program;
+    gd_workspace *w;
+    char *const *base;
+    gd_fault *fault;
+    int64_t budget;          /* ns; 0: none, or not in the interruptible part */
+    int64_t deadline;        /* 0: the clock was not read yet */
+    int64_t credit;          /* estimated ns until the clock is read */
+} run;
+
+/* ---- tasks ---- */
+typedef struct task {
+    int (*run)(const struct task *t, int64_t lo, int64_t hi, char *local, gd_fault *fault);
+    int64_t items, grain;
+    char *const *base;
+    const gdi_step *step;
+    const gdi_call *call;
+    int phase;
+} task;
+
+static int run_slices(const task *t, int64_t lo, int64_t hi, char *local, gd_fault *fault)
+{
+    const gdi_step *s = t->step;
+    const int64_t first = lo * SLICE, end = hi * SLICE < s->n ? hi * SLICE : s->n;
+    const void *in[GDI_MAP_OPERANDS - 1];
+    (void)local, (void)fault;
+    for (int k = 1; k < GDI_MAP_OPERANDS; k++)
+        in[k - 1] = gdi_resolve(t->base, s->u.flat.ref[k]) + (first << (s->log2_sizes >> 2 * k & 3));
+    s->u.flat.fn(end - first, in, gdi_resolve(t->base, s->u.flat.ref[0]) + (first << (s->log2_sizes & 3)));
+    return GD_OK;
+}
+
+static int run_blocks(const task *t, int64_t lo, int64_t hi, char *local, gd_fault *fault)
+{
+    (void)fault;
+    gdi_map_run(t->step->u.plan, t->base, lo, hi, local);
+    return GD_OK;
+}
+
+static int run_kernel(const task *t, int64_t lo, int64_t hi, char *local, gd_fault *fault)
+{
+    gdi_call call = *t->call;
+    call.fault = fault;
+    return t->step->u.launch->kernel->run(&call, t->phase, lo, hi, local);
+}
+
+/* ---- a range of items on several threads ---- */
+typedef struct crowd {
+    const task *task;
+    char *const *local;
+    int64_t lo, hi, size;                    /* items; items of a chunk */
+    _Atomic int64_t failed;                  /* lowest chunk that failed */
+    int64_t chunk[GDI_MAX_THREADS];          /* per thread: the lowest chunk that failed there, how and why */
+    int status[GDI_MAX_THREADS];
+    gd_fault fault[GDI_MAX_THREADS];
+} crowd;
+
+static void run_chunk(void *arg, int64_t chunk, int thread)
+{
+    crowd *c = arg;
+    gd_fault fault;
+    const int64_t lo = c->lo + chunk * c->size, hi = c->hi - lo < c->size ? c->hi : lo + c->size;
+    if (chunk > atomic_load(&c->failed))
+        return;
+    gdi_fault_clear(&fault);
+    const int status = c->task->run(c->task, lo, hi, c->local[thread], &fault);
+    if (status == GD_OK)
+        return;
+    int64_t failed = atomic_load(&c->failed);
+    while (chunk < failed && !atomic_compare_exchange_weak(&c->failed, &failed, chunk))
+        ;
+    if (c->status[thread] == GD_OK || chunk < c->chunk[thread]) {
+        c->chunk[thread] = chunk;
+        c->status[thread] = status;
+        c->fault[thread] = fault;
+    }
+}
+
+/* The failure a single thread would have met first: chunks are handed out in order, so every lower one has run. */
+static int crowd_status(const crowd *c, gd_fault *fault)
+{
+    const int64_t failed = atomic_load(&c->failed);
+    for (int i = 0; i < GDI_MAX_THREADS; i++)
+        if (c->status[i] != GD_OK && c->chunk[i] == failed) {
+            *fault = c->fault[i];
+            return c->status[i];
+        }
+    return GD_OK;
+}
+
+/* Items [lo, hi): on the pool when they are worth it and it is free, else here. */
+static int run_range(const run *r, const task *t, int64_t lo, int64_t hi)
+{
+    const int threads = r->w->threads;
+    if (threads > 1 && hi - lo > t->grain) {
+        crowd c = {.task = t, .local = r->w->local, .lo = lo, .hi = hi, .failed = INT64_MAX};
+        /* Four chunks a thread balance the load; smaller ones than half a grain cost more than they even out. */
+        c.size = (hi - lo) / (4 * threads);
+        if (c.size < (t->grain + 1) / 2)
+            c.size = (t->grain + 1) / 2;
+        const int64_t chunks = (hi - lo) / c.size + ((hi - lo) % c.size != 0);
+        if (gdi_pool_run(threads, chunks, run_chunk, &c) == 0)
+            return crowd_status(&c, r->fault);
+    }
+    return t->run(t, lo, hi, r->w->local[0], r->fault);
+}
+
+/* ---- time ---- */
+/* The clock starts at the first reading, which the first TICK_NS of work bring about: a short run reads no clock. */
+static int out_of_time(run *r, int64_t now)
+{
+    r->credit = TICK_NS;
+    if (r->deadline == 0)
+        r->deadline = now + r->budget;
+    return now >= r->deadline;
+}
+
+/* A task from where it stopped. With a budget the range grows while it stays short of the budget: kernels share work
+ * between items of a range. */
+static int run_task(run *r, const task *t)
+{
+    gd_workspace *w = r->w;
+    int64_t window = t->grain * r->w->threads, before;
+    if (!r->budget || t->items - w->item <= t->grain) {
+        const double left = (double)(t->items - w->item) / (double)t->grain;
+        r->credit -= r->budget ? (int64_t)(left * TICK_NS) : 0;
+        const int status = run_range(r, t, w->item, t->items);
+        w->item = 0;
+        return status;
+    }
+    before = gdi_now_ns();
+    out_of_time(r, before);
+    while (w->item < t->items) {
+        const int64_t hi = t->items - w->item < window ? t->items : w->item + window;
+        const int status = run_range(r, t, w->item, hi);
+        if (status != GD_OK)
+            return status;
+        w->item = hi;
+        const int64_t now = gdi_now_ns();
+        if (hi < t->items && out_of_time(r, now))
+            return GD_MORE;
+        if (now - before < r->budget / 16 && window < t->items)
+            window *= 2;
+        before = now;
+    }
+    w->item = 0;
+    r->credit = 0;                           /* time has passed: look at the clock after this step */
+    return GD_OK;
+}
+
+/* ---- steps ---- */
+static int run_structural(run *r, const gdi_step *s)
+{
+    const gdi_launch *l = s->u.launch;
+    gdi_operand operand[GDI_MAX_OPERANDS];
+    gdi_call call;
+    const int n = l->n_out + l->n_in;
+    memcpy(operand, l->operand, (size_t)n * sizeof *operand);
+    for (int k = 0; k < n; k++)
+        operand[k].data = r->base[l->place[k].base] + l->place[k].offset;
+    gdi_launch_call(l, &call);
+    call.out = operand;
+    call.in = operand + l->n_out;
+    call.scratch = r->w->scratch;
+    task t = {.run = run_kernel, .base = r->base, .step = s, .call = &call};
+    for (; r->w->phase < l->kernel->phases; r->w->phase++) {
+        t.phase = r->w->phase;
+        t.items = l->phase[t.phase].items;
+        t.grain = l->phase[t.phase].grain;
+        if (t.items <= 0)
+            continue;
+        const int status = run_task(r, &t);
+        if (status != GD_OK)
+            return status;
+    }
+    r->w->phase = 0;
+    return GD_OK;
+}
+
+static int run_flat(run *r, const gdi_step *s)
+{
+    const int64_t grain = SLICE_GRAIN_QUARTER_NS / (SLICE * s->cost);
+    const task t = {.run = run_slices, .base = r->base, .step = s,
+                    .items = ((int64_t)s->n + SLICE - 1) / SLICE, .grain = grain > 1 ? grain : 1};
+    return run_task(r, &t);
+}
+
+static int run_plan(run *r, const gdi_step *s)
+{
+    const task t = {.run = run_blocks, .base = r->base, .step = s,
+                    .items = s->u.plan->items, .grain = s->u.plan->grain};
+    return run_task(r, &t);
+}
+
+static int run_big(run *r, const gdi_step *s)
+{
+    switch (s->kind) {
+    case GDI_FLAT: return run_flat(r, s);
+    case GDI_BLOCKS: return run_plan(r, s);
+    case GDI_STRUCTURAL: return run_structural(r, s);
+    default: return GD_OK;
+    }
+}
+
+/* Steps [w->pc, end). GD_MORE: w says where to go on. */
+static int run_steps(run *r, int64_t end)
+{
+    const gdi_step *const step = r->program->step;
+    char *const *const base = r->base;
+    for (int64_t pc = r->w->pc; pc < end; pc++) {
+        const gdi_step *s = step + pc;
+        if (s->kind == GDI_SMALL) {
+            const void *const in[] = {gdi_resolve(base, s->u.flat.ref[1]), gdi_resolve(base, s->u.flat.ref[2]),
+                                      gdi_resolve(base, s->u.flat.ref[3])};
+            s->u.flat.fn(s->n, in, gdi_resolve(base, s->u.flat.ref[0]));
+            r->credit -= s->cost;
+        } else {
+            r->w->pc = pc;
+            const int status = run_big(r, s);
+            if (status != GD_OK) {
+                r->fault->instr = status == GD_MORE ? -1 : pc;
+                return status;
+            }
+        }
+        if (r->credit <= 0 && r->budget && out_of_time(r, gdi_now_ns()) && pc + 1 < r->program->n_step) {
+            r->w->pc = pc + 1;
+            return GD_MORE;
+        }
+    }
+    r->w->pc = end;
+    return GD_OK;
+}
+
+/* ---- the entrance ---- */
+static int refuse(gd_fault *fault, int what, int64_t value)
+{
+    fault->what = what;
+    fault->value = value;
+    return GD_BAD_VALUE;
+}
+
+static int begin(run *r, const gd_program *p, gd_workspace *w, void *const *bases, gd_fault *fault)
+{
+    gdi_fault_clear(fault);
+    if (w->program != p)
+        return refuse(fault, GDI_REASON_WORKSPACE, -1);
+    for (int b = GD_BASE_FIRST; b < p->n_base; b++) {
+        w->base[b] = bases ? bases[b] : NULL;
+        if (!w->base[b]) {
+            if (p->base_nbytes[b] > 0)
+                return refuse(fault, GDI_REASON_NULL_BASE, b);
+            w->base[b] = w->arena;           /* nothing there is ever touched, and pointers stay pointers */
+        }
+    }
+    *r = (run){.program = p, .w = w, .base = w->base, .fault = fault, .credit = TICK_NS};
+    return GD_OK;
+}
+
+static int finish(gd_workspace *w, int status)
+{
+    if (status != GD_MORE)
+        gd_restart(w);
+    return status;
+}
+
+int gd_run(const gd_program *p, gd_workspace *w, void *const *bases, int64_t budget_ns, gd_fault *fault)
+{
+    run r;
+    gd_fault unused;
+    int status = begin(&r, p, w, bases, fault ? fault : &unused);
+    if (status != GD_OK)
+        return finish(w, status);
+    if (w->pc < p->commit) {
+        r.budget = budget_ns > 0 ? budget_ns : 0;
+        status = run_steps(&r, p->commit);
+        r.budget = 0;
+    }
+    if (status == GD_OK)
+        status = run_steps(&r, p->n_step);
+    return finish(w, status);
+}
+
+int gd_run_profiled(const gd_program *p, gd_workspace *w, void *const *bases, int64_t *ns, gd_fault *fault)
+{
+    run r;
+    gd_fault unused;
+    gd_restart(w);
+    int status = begin(&r, p, w, bases, fault ? fault : &unused);
+    int64_t before = gdi_now_ns();
+    for (int64_t i = 0; status == GD_OK && i < p->n_step; i++) {
+        status = run_steps(&r, i + 1);
+        const int64_t now = gdi_now_ns();
+        ns[i] = now - before;
+        before = now;
+    }
+    return finish(w, status);
+}

@@ -1,0 +1,66 @@
+/* gdi.h: what the parts of the core share and nobody else sees.
+ *
+ * Kernels never allocate, never read globals, never call libm on a value's path, and report through a status.
+ * Work is cut the same way for every thread count: a kernel says how many independent items a phase has, the
+ * executor hands out ranges of items, and what an item computes depends on nothing but its number. */
+#ifndef GDI_H
+#define GDI_H
+#include "../include/graphdiff.h"
+#include <stddef.h>
+
+enum { GDI_MAX_NDIM = 32, GDI_ALIGN = 64, GDI_BLOCK = 512 };
+/* Private memory of one thread inside run(): packing buffers, converted blocks. */
+enum { GDI_LOCAL_NBYTES = 4 << 20 };
+
+/* An operand with its pointer resolved. Strides are in elements and may be 0 (broadcast) or negative (inputs only:
+ * an output never has stride 0 on an axis longer than 1). */
+typedef struct gdi_operand {
+    char *data;
+    int32_t dtype, ndim;
+    const int64_t *shape, *stride;
+} gdi_operand;
+
+/* One call of a structural kernel. In check(), items() and scratch() the data pointers are NULL. */
+typedef struct gdi_call {
+    const gdi_operand *out, *in;
+    int32_t n_out, n_in;
+    const int64_t *attr;
+    int32_t n_attr;
+    char *scratch;           /* shared by the items of this call, scratch() bytes, GDI_ALIGN-aligned, not cleared */
+    gd_fault *fault;         /* for GD_OUT_OF_BOUNDS and GD_BAD_VALUE: value, axis, size */
+} gdi_call;
+
+/* A structural kernel. Phases run one after the other; the items of a phase are independent of each other. */
+typedef struct gdi_kernel {
+    int (*check)(const gdi_call *c);                     /* GD_OK, or GD_BAD_PROGRAM: ranks, shapes, dtypes, attrs */
+    int64_t (*scratch)(const gdi_call *c);               /* NULL: none */
+    int phases;                                          /* at least 1 */
+    int64_t (*items)(const gdi_call *c, int phase);
+    int64_t (*grain)(const gdi_call *c, int phase);      /* items that take about 50 us together; NULL: 1 */
+    int (*run)(const gdi_call *c, int phase, int64_t lo, int64_t hi, char *local);
+} gdi_kernel;
+
+/* An elementwise loop over contiguous operands: out may be the same pointer as any operand, else no overlap. */
+typedef void (*gdi_map_fn)(int64_t n, const void *const *in, void *out);
+
+#include "ops.h"             /* enum gdi_op, generated from ops/<family>.def by the preprocessor */
+
+/* One table per ISA: the only symbol an isa/<isa>.c exports. */
+typedef struct gdi_table {
+    const char *name;
+    int (*supported)(void);
+    gdi_map_fn map[GD_MAP_COUNT][GD_DTYPE_COUNT];        /* by op and operand dtype (where: dtype of the branches) */
+    gdi_map_fn cast[GD_DTYPE_COUNT][GD_DTYPE_COUNT];     /* from, to */
+    const gdi_kernel *kernel[GD_KERNEL_COUNT];           /* by op - GD_MAP_COUNT */
+} gdi_table;
+
+const gdi_table *gdi_active(void);
+
+/* a + b and a * b for sizes: 0 and *out set, or nonzero on overflow. The only way sizes are combined. */
+static inline int gdi_mul(int64_t a, int64_t b, int64_t *out) { return __builtin_mul_overflow(a, b, out); }
+static inline int gdi_add(int64_t a, int64_t b, int64_t *out) { return __builtin_add_overflow(a, b, out); }
+
+void *gdi_alloc(int64_t nbytes);     /* GDI_ALIGN-aligned, cleared; NULL when out of memory */
+void gdi_free(void *p);
+int64_t gdi_now_ns(void);
+#endif

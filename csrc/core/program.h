@@ -1,0 +1,169 @@
+/* program.h: a verified program ready to run, and what its parts (check, program, map, exec, pool) share.
+ *
+ * An instruction becomes one step of 48 bytes. A million scalar steps are a common program and are read once a run
+ * from memory, so a step holds no more than the hot loop needs; everything else hangs off it in a record of its own. */
+#ifndef GDI_PROGRAM_H
+#define GDI_PROGRAM_H
+#include "gdi.h"
+
+/* Why a program is refused (or a run cannot start); gd_fault.what is the number. */
+#define GDI_REASONS(X) \
+    X(OK, "nothing is wrong") \
+    X(TABLES, "a table is missing or has a negative length") \
+    X(BASES, "the table of bases is wrong: at least arena and constants, sizes not negative, access 0 or 1") \
+    X(CONSTANTS, "the size of the constants' base is not the size of the constants") \
+    X(COMMIT, "the first uninterrupted instruction is not in the program") \
+    X(VIEW_BASE, "a view names a base that does not exist") \
+    X(VIEW_DTYPE, "a view's dtype does not exist") \
+    X(VIEW_NDIM, "a view has a negative number of axes or more than 32") \
+    X(VIEW_DIMS, "a view's sizes and strides are not in the table of dims") \
+    X(VIEW_SIZE, "a view has a negative size or too many elements") \
+    X(VIEW_STRIDE, "a view's stride is too large") \
+    X(VIEW_OFFSET, "a view's offset is not a multiple of its element size") \
+    X(VIEW_BOUNDS, "a view reaches outside its base") \
+    X(OP, "the opcode does not exist") \
+    X(ARITY, "the op does not take this number of operands") \
+    X(ARGS, "the operands are not in the table of args or views") \
+    X(ATTRS, "the attributes are not in the table of attrs") \
+    X(READ_ONLY, "the output lies in a base that is read only") \
+    X(OVERLAP, "elements of the output share memory") \
+    X(ALIAS, "the output overlaps an input in a way the op does not allow") \
+    X(SHAPE, "an elementwise operand's shape is not the output's") \
+    X(DTYPE, "the dtypes of the operands do not fit the op") \
+    X(KERNEL, "there is no kernel for these dtypes") \
+    X(CALL, "the kernel refuses these shapes, dtypes or attributes") \
+    X(NULL_BASE, "a base that the program uses has no memory") \
+    X(WORKSPACE, "the workspace was made for another program")
+enum gdi_reason {
+#define GDI_REASON(NAME, text) GDI_REASON_##NAME,
+    GDI_REASONS(GDI_REASON)
+#undef GDI_REASON
+    GDI_REASON_COUNT
+};
+
+enum { GDI_MAX_OPERANDS = 64, GDI_MAX_THREADS = 64, GDI_MAP_OPERANDS = 4 };
+
+/* ---- steps ---- */
+enum gdi_step_kind {
+    GDI_NOTHING,             /* no elements */
+    GDI_SMALL,               /* elementwise, all operands flat, few elements: one call */
+    GDI_FLAT,                /* the same, many elements: cut into slices */
+    GDI_BLOCKS,              /* elementwise with a gdi_plan */
+    GDI_STRUCTURAL           /* a kernel with a gdi_launch */
+};
+
+typedef struct gdi_step {
+    union {
+        struct {
+            gdi_map_fn fn;
+            uint64_t ref[GDI_MAP_OPERANDS];  /* out, in..: base number in the top 16 bits, offset in bytes below */
+        } flat;
+        struct gdi_plan *plan;
+        struct gdi_launch *launch;
+    } u;
+    uint32_t n;              /* GDI_SMALL, GDI_FLAT: elements */
+    uint8_t kind;
+    uint8_t log2_sizes;      /* two bits an operand: log2 of its element size */
+    uint16_t cost;           /* GDI_SMALL: estimated ns of the call; GDI_FLAT: quarter ns per element */
+} gdi_step;
+
+enum { GDI_REF_SHIFT = 48 };
+static inline char *gdi_resolve(char *const *base, uint64_t ref)
+{
+    return base[ref >> GDI_REF_SHIFT] + (ref & (((uint64_t)1 << GDI_REF_SHIFT) - 1));
+}
+
+/* Where an operand of a plan or launch lives. */
+typedef struct gdi_place {
+    int64_t offset;
+    int32_t base;
+} gdi_place;
+
+/* How a plan's operand gets its block. */
+enum gdi_feed {
+    GDI_DIRECT,              /* the block is contiguous in memory */
+    GDI_FILL,                /* one value for a whole row */
+    GDI_ONCE,                /* every block holds the same values */
+    GDI_GATHER               /* element by element */
+};
+
+typedef struct gdi_plan_operand {
+    gdi_place place;
+    const int64_t *stride;   /* bytes, per axis of the plan */
+    gdi_map_fn cast;         /* float16: to float32 (inputs) or from it (output) */
+    int8_t size;             /* of an element, bytes */
+    int8_t feed;
+} gdi_plan_operand;
+
+/* An elementwise step whose operands are not all flat. Axes are sorted by the output's stride and merged.
+ * Item i is a block of at most `block` elements: of a row when rows are long, else of the flat order. */
+typedef struct gdi_plan {
+    gdi_map_fn fn;
+    int32_t n_in, ndim;
+    int32_t by_row;          /* blocks are pieces of rows */
+    int32_t rows_first;      /* item i is piece i / rows of row i % rows, so that gathered cache lines are used again */
+    int64_t n, inner, rows, pieces, block, items, grain;
+    gdi_plan_operand operand[GDI_MAP_OPERANDS];   /* out, in.. */
+    const int64_t *shape;
+    int64_t layout[];        /* shape[ndim], then stride[ndim] per operand */
+} gdi_plan;
+
+typedef struct gdi_phase {
+    int64_t items, grain;
+} gdi_phase;
+
+/* A structural step. */
+typedef struct gdi_launch {
+    const gdi_kernel *kernel;
+    const int64_t *attr;
+    int32_t n_attr, n_out, n_in;
+    gdi_phase *phase;
+    gdi_operand *operand;    /* out, in..; data is NULL until the call */
+    gdi_place *place;
+} gdi_launch;
+
+/* ---- program and workspace ---- */
+struct gd_program {
+    gdi_step *step;
+    int64_t n_step, commit;
+    int64_t *dim, *attr;
+    char *constants;
+    int64_t *base_nbytes;
+    int32_t n_base;
+    int32_t parallel;        /* some step is worth more than one thread */
+    int64_t local_nbytes;    /* private memory that a thread needs */
+    int64_t scratch_nbytes;
+    int64_t nbytes;          /* of everything above */
+};
+
+struct gd_workspace {
+    const gd_program *program;
+    int threads;
+    char **base;             /* resolved pointers of the run */
+    char *arena, *scratch;
+    char *local[GDI_MAX_THREADS];
+    int64_t pc, item;        /* where a half-done run goes on */
+    int phase;
+};
+
+/* ---- what the files offer each other ---- */
+/* dispatch.c */
+int gdi_map_arity(int op);
+int gdi_map_is_test(int op);
+int gdi_map_cost(int op);                        /* rough quarter ns per 4-byte element */
+gdi_map_fn gdi_map_lookup(const gdi_table *t, int op, int dtype);
+/* check.c: spec's tables are the caller's, dim and attr the program's own copies */
+int gdi_check(const gd_program_spec *s, const gdi_table *t, gd_fault *fault);
+int64_t gdi_view_count(const gd_program_spec *s, const gd_view *v);
+void gdi_fault_clear(gd_fault *fault);
+/* program.c */
+void *gdi_program_alloc(gd_program *p, int64_t nbytes);
+void gdi_launch_call(const gdi_launch *l, gdi_call *call);
+/* map_plan.c: the step of a verified elementwise instruction */
+int gdi_map_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out);
+/* map.c: items [lo, hi) of a plan; local has GDI_MAP_LOCAL_NBYTES */
+enum { GDI_MAP_LOCAL_NBYTES = 2 * GDI_MAP_OPERANDS * GDI_BLOCK * 8 };
+void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, char *local);
+/* pool.c: f(arg, chunk, thread) for every chunk on up to `threads` threads. 0: done; else nothing ran */
+int gdi_pool_run(int threads, int64_t chunks, void (*f)(void *arg, int64_t chunk, int thread), void *arg);
+#endif

@@ -1,0 +1,15 @@
+#undef GD_UNARY_FLOAT
+#undef GD_UNARY_ANY
+#undef GD_UNARY_INT
+#undef GD_UNARY_TEST
+#undef GD_UNARY_FTEST
+#undef GD_BINARY_FLOAT
+#undef GD_BINARY_ANY
+#undef GD_BINARY_INT
+#undef GD_BINARY_TEST
+#undef GD_TERNARY_ANY
+#undef GD_MAP1
+#undef GD_MAP2
+#undef GD_MAP3
+#undef GD_NONE
+#undef M

@@ -1,0 +1,231 @@
+"""Derives every polynomial and table of csrc/kernels/vmath_coef_t.inc with mpmath.
+
+Run `python vmath_coef.py` to rewrite the file, `--check` to compare it with what would be written (exit 1 if it
+differs). A fit interpolates at Chebyshev nodes, which is within a small factor of minimax, and takes the lowest
+degree whose error on a dense grid is below the target; the target leaves the polynomial's own error well below half
+an ULP of the final result, and the reached error is printed beside the coefficients. Coefficients are stored highest
+degree first, as Horner's rule reads them.
+"""
+import pathlib
+import sys
+
+import mpmath as mp
+from mpmath import mpf
+
+mp.mp.dps = 45
+OUT = pathlib.Path(__file__).resolve().parent.parent / "kernels" / "vmath_coef_t.inc"
+lines = []
+
+
+def as_float(x):
+    """x rounded once to 24 bits."""
+    with mp.workprec(24):
+        return +x
+
+
+def c_number(x, single):
+    return (mp.nstr(as_float(x), 10) + "f") if single else mp.nstr(x, 19)
+
+
+def table(name, values, note, single=False):
+    kind = "float" if single else "double"
+    lines.append(f"/* {note} */")
+    lines.append(f"static const {kind} vm_c_{name}[] = {{")
+    row = "   "
+    for v in values:
+        item = " " + c_number(v, single) + ","
+        if len(row) + len(item) > 116:
+            lines.append(row)
+            row = "   "
+        row += item
+    lines.append(row.rstrip(","))
+    lines.append("};")
+
+
+def interpolate(g, a, b, degree):
+    """Monomial coefficients, lowest first, of the interpolant of g at the Chebyshev nodes of [a, b]."""
+    n = degree + 1
+    xs = [(a + b) / 2 + (b - a) / 2 * mp.cos(mp.pi * (2 * k + 1) / (2 * n)) for k in range(n)]
+    m = mp.matrix(n, n)
+    for i, x in enumerate(xs):
+        for j in range(n):
+            m[i, j] = x**j
+    c = mp.lu_solve(m, mp.matrix([g(x) for x in xs]))
+    return [c[j] for j in range(n)]
+
+
+def fit(name, g, a, b, bits, what, single=False, start=2):
+    """Lowest degree with |g - p| <= 2^-bits on [a, b]."""
+    a, b = mpf(a), mpf(b)
+    grid = [a + (b - a) * k / 200 for k in range(201)]
+    want = [g(x) for x in grid]
+    for degree in range(start, 40):
+        c = interpolate(g, a, b, degree)[::-1]
+        error = max(abs(mp.polyval(c, x) - w) for x, w in zip(grid, want))
+        if error <= mpf(2) ** -bits:
+            break
+    reach = int(mp.floor(-mp.log(error, 2)))
+    table(name, c, f"{what} on [{mp.nstr(a, 6)}, {mp.nstr(b, 6)}]: degree {degree}, error 2^-{reach}", single)
+
+
+def series(f, leading):
+    """f where it is well conditioned, its limit at 0."""
+    return lambda x: leading if abs(x) < mpf(10) ** -13 else f(x)
+
+
+def of_square(f, leading):
+    """z -> f(sqrt(z))."""
+    return series(lambda z: f(mp.sqrt(z)), leading)
+
+
+def exponentials():
+    h = mp.log(2) / 2 * mpf("1.001")
+    e = series(lambda r: (mp.exp(r) - 1 - r) / r**2, mpf(1) / 2)
+    ln2 = mp.log(2)
+    e2 = series(lambda r: (mpf(2) ** r - 1 - r * ln2) / r**2, ln2**2 / 2)
+    what, what2 = "(exp(r) - 1 - r) / r^2", "(2^r - 1 - r ln 2) / r^2"
+    fit("exp", e, -h, h, 52, what)
+    fit("exp2", e2, mpf(-0.5005), mpf(0.5005), 53, what2)
+    fit("q_exp", e, -h, h, 29, what)
+    fit("q_exp2", e2, mpf(-0.5005), mpf(0.5005), 29, what2)
+    fit("f_exp", e, -h, h, 23, what, True)
+    fit("f_exp2", e2, mpf(-0.5005), mpf(0.5005), 23, what2, True)
+    sinh = of_square(lambda x: (mp.sinh(x) - x) / x**3, mpf(1) / 6)
+    fit("sinh", sinh, 0, "1.001", 56, "(sinh(x) - x) / x^3 by z = x^2")
+    fit("f_sinh", sinh, 0, "1.001", 24, "(sinh(x) - x) / x^3 by z = x^2", True)
+
+
+def tanhs():
+    th = of_square(lambda x: (mp.tanh(x) - x) / x**3, mpf(-1) / 3)
+    fit("tanh", th, 0, "0.3026", 53, "(tanh(x) - x) / x^3 by z = x^2")
+    fit("f_tanh", th, 0, "0.3026", 23, "(tanh(x) - x) / x^3 by z = x^2", True)
+
+
+def logarithms():
+    s2 = ((mp.sqrt(2) - 1) / (mp.sqrt(2) + 1)) ** 2 * mpf("1.001")
+    g = of_square(lambda s: (2 * mp.atanh(s) - 2 * s) / s**3, mpf(2) / 3)
+    what = "(log((1+s)/(1-s)) - 2s) / s^3 by z = s^2"
+    fit("log", g, 0, s2, 50, what)
+    fit("q_log", g, 0, s2, 28, what)
+    fit("f_log", g, 0, s2, 21, what, True)
+    g2 = of_square(lambda s: (2 * mp.atanh(s) - 2 * s - s**3 * 2 / 3) / s**5, mpf(2) / 5)
+    fit("logdd", g2, 0, s2, 56, "(log((1+s)/(1-s)) - 2s - 2s^3/3) / s^5 by z = s^2, for the double-double logarithm")
+    cb = lambda m: m ** (mpf(-1) / 3)
+    fit("cbrt", cb, mpf(2) ** mpf("-0.501"), mpf(2) ** mpf("0.501"), 11, "m^(-1/3), a first guess for Newton")
+
+
+def circular():
+    z = (mp.pi / 4) ** 2 * mpf("1.002")
+    sn = of_square(lambda r: (mp.sin(r) - r) / r**3, mpf(-1) / 6)
+    cs = of_square(lambda r: (mp.cos(r) - 1 + r * r / 2) / r**4, mpf(1) / 24)
+    for prefix, bs, bc, single in (("", 54, 56, False), ("q_", 29, 30, False), ("f_", 25, 26, True)):
+        fit(prefix + "sin", sn, 0, z, bs, "(sin(r) - r) / r^3 by z = r^2", single)
+        fit(prefix + "cos", cs, 0, z, bc, "(cos(r) - 1 + r^2/2) / r^4 by z = r^2", single)
+    t = mp.tan(mp.pi / 8) ** 2 * mpf("1.001")
+    at = of_square(lambda r: (mp.atan(r) - r) / r**3, mpf(-1) / 3)
+    fit("atan", at, 0, t, 53, "(atan(t) - t) / t^3 by z = t^2")
+    fit("q_atan", at, 0, t, 27, "(atan(t) - t) / t^3 by z = t^2")
+    fit("f_atan", at, 0, t, 23, "(atan(t) - t) / t^3 by z = t^2", True)
+    asn = of_square(lambda r: (mp.asin(r) - r) / r**3, mpf(1) / 6)
+    fit("asin", asn, 0, "0.2501", 54, "(asin(t) - t) / t^3 by z = t^2")
+    fit("f_asin", asn, 0, "0.2501", 24, "(asin(t) - t) / t^3 by z = t^2", True)
+    bits = int(mp.floor(mp.ldexp(2 / mp.pi, 25 * 48))) if mp.mp.prec > 1400 else None
+    if bits is None:
+        with mp.workprec(1500):
+            bits = int(mp.floor(mp.ldexp(2 / mp.pi, 25 * 48)))
+    chunks = [0, 0] + [(bits >> (48 * (24 - k))) & (2**48 - 1) for k in range(25)] + [0] * 11
+    table("two_over_pi", [mpf(c) for c in chunks],
+          "2/pi: two zeros, then 25 chunks of 48 bits as integers; zeros make any 5-bit index + 6 legal")
+
+
+def errors():
+    er = of_square(lambda r: mp.erf(r) / r - 1, 2 / mp.sqrt(mp.pi) - 1)
+    fit("erf", er, 0, "1.001", 56, "erf(x) / x - 1 by z = x^2")
+    fit("q_erf", er, 0, "1.001", 30, "erf(x) / x - 1 by z = x^2")
+
+    def erfcx(a):
+        return mp.erfc(a) * mp.exp(a * a)
+
+    def g(k):
+        return lambda t: (lambda a: (1 + 2 * a) * erfcx(a))(k * (1 + t) / (1 - t))
+    for name, k, top, bits in (("erfc", mpf(4), mpf("28.5"), 56), ("q_erfc", mpf(2), mpf(11), 30)):
+        low = mpf("0.45")
+        fit(name, g(k), (low - k) / (low + k), (top - k) / (top + k), bits,
+            f"(1 + 2a) exp(a^2) erfc(a) by t = (a - {int(k)}) / (a + {int(k)})", start=6)
+
+
+def gammas():
+    def lg12(u):
+        x = mpf("1.5") + u
+        if abs(x - 1) < mpf(10) ** -15:
+            return mp.euler
+        if abs(x - 2) < mpf(10) ** -15:
+            return 1 - mp.euler
+        return mp.loggamma(x) / ((x - 1) * (x - 2))
+    fit("lgamma12", lg12, -0.5, 0.5, 55, "lgamma(x) / ((x-1)(x-2)) by u = x - 1.5", start=15)
+    fit("lgamma23", series(lambda u: mp.loggamma(2 + u) / u, 1 - mp.euler), 0, 1, 55, "lgamma(x) / (x-2) by u = x - 2",
+        start=12)
+    root = mp.findroot(mp.digamma, 1.4616321449683623)
+
+    def dg(u):
+        x = mpf("1.5") + u
+        return mp.polygamma(1, root) if abs(x - root) < mpf(10) ** -15 else mp.digamma(x) / (x - root)
+    fit("digamma", dg, -0.5, 0.5, 54, "digamma(x) / (x - root) by u = x - 1.5", start=15)
+    bern = [mp.bernoulli(2 * k) for k in range(1, 11)]
+    table("stirling", [b / (2 * k * (2 * k - 1)) for k, b in enumerate(bern, 1)][::-1], "B_2k / (2k (2k-1)), k = 10..1")
+    table("dig_asym", [b / (2 * k) for k, b in enumerate(bern, 1)][::-1], "B_2k / 2k, k = 10..1")
+    table("zeta_asym", [b / mp.factorial(2 * k) for k, b in enumerate(bern, 1)], "B_2k / (2k)!, k = 1..10")
+
+
+def split(name, value, widths, suffix=""):
+    """value as a sum of doubles of the given widths in bits (nearest at the last); printed as hexadecimal."""
+    for i, w in enumerate(widths):
+        with mp.workprec(w):
+            c = +value
+        lines.append(f"#define VM_{name}{i + 1 if name.endswith('_') else ''} {float(c).hex()}{suffix}")
+        value = value - c
+
+
+def constants():
+    lines.append("/* Constants as sums of doubles; the short leading parts make products with small integers exact. */")
+    split("LN2_", mp.log(2), (32, 53))
+    split("LN2DD_", mp.log(2), (42, 42, 53))
+    split("LN2DD_SUM", mp.log(2), (53,))
+    split("PIO2_", mp.pi / 2, (33, 33, 33, 53))
+    split("PIO2Q_", mp.pi / 2, (33, 53))
+    split("PIO2DD_", mp.pi / 2, (53, 53))
+    split("PIO4DD_", mp.pi / 4, (53, 53))
+    split("PIDD_", mp.pi, (53, 53))
+    split("INVLN2_", 1 / mp.log(2), (53, 53))
+    split("INVLN10_", 1 / mp.log(10), (53, 53))
+    split("LOG10_2_", mp.log10(2), (40, 53))
+    split("SQRT1_2_", mp.sqrt(mpf(1) / 2), (53, 53))
+    split("TWO_3_", mpf(2) / 3, (53, 53))
+    split("HALFLOG2PI_", mp.log(2 * mp.pi) / 2, (53, 53))
+    split("LOGPI_", mp.log(mp.pi), (53, 53))
+    split("DIGROOT_", mp.findroot(mp.digamma, 1.4616321449683623), (53, 53))
+    split("GELU1_", 2 * mp.sqrt(2 / mp.pi), (53, 53))
+    split("GELU3_", 2 * mp.sqrt(2 / mp.pi) * mpf("0.044715"), (53, 53))
+    split("CBRT2", mp.cbrt(2), (53,))
+    split("TWO_PI_", 2 / mp.pi, (53,))
+    split("F_LN2_", mp.log(2), (12, 24), "f")
+    split("F_INVLN2_", 1 / mp.log(2), (24, 24), "f")
+    split("F_INVLN10_", 1 / mp.log(10), (24, 24), "f")
+    split("F_LOG10_2_", mp.log10(2), (15, 24), "f")
+    split("F_PIO4_", mp.pi / 4, (24, 24), "f")
+    split("F_PIO2_", mp.pi / 2, (24, 24, 24), "f")
+
+
+def main():
+    lines.append("/* vmath_coef_t.inc: written by csrc/tools/vmath_coef.py, which derives every number below. Do not edit.")
+    lines.append(" * vm_c_<f>: float64; vm_c_q_<f>: float64 arithmetic for a float32 result; vm_c_f_<f>: float32. */")
+    constants()
+    for part in (exponentials, tanhs, logarithms, circular, errors, gammas):
+        part()
+    text = "\n".join(lines) + "\n"
+    if "--check" in sys.argv:
+        sys.exit(OUT.read_text() != text)
+    OUT.write_text(text)
+
+
+main()

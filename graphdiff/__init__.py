@@ -1,0 +1,126 @@
+"""graphdiff: explicit compute graphs, their adjoints in the same graph, one C program for both passes.
+
+>>> import graphdiff as gd
+>>> x1, x2 = gd.inputs("x1 x2")
+>>> y = gd.log(x1) + x1 * x2 - gd.sin(x2)
+>>> f = gd.function([x1, x2], [y, *gd.grad(y, [x1, x2])])
+>>> [float(v) for v in f(2.0, 5.0)]
+[11.652071455223084, 5.5, 1.7163378145367738]
+
+The public names are listed here, once. Modules that few calls need (pictures, networkx) load when first used.
+"""
+from __future__ import annotations
+
+from math import e, inf, nan, pi
+from typing import Any
+
+from . import errors
+from .dtypes import BOOL as bool_
+from .dtypes import FLOAT16 as float16
+from .dtypes import FLOAT32 as float32
+from .dtypes import FLOAT64 as float64
+from .dtypes import INT32 as int32
+from .dtypes import INT64 as int64
+from .dtypes import UINT8 as uint8
+from .graph.build import checked_array as _checked_array
+from .graph.build import make_constant as _make_constant
+from .graph.build import named_input, public
+from .graph.node import Node
+from .graph.state import variable
+from .specs import Dim
+from .ops.unary import (abs, arccos, arccosh, arcsin, arcsinh, arctan, arctanh, cbrt, cos, cosh, digamma, entr, erf, erfc, exp, exp2, expm1,  # noqa: A004
+                        gaussian, gelu_tanh, invert, isfinite, isinf, isnan, lgamma, log, log1p, log2, log10, log_sigmoid, logical_not,
+                        negative, reciprocal, relu, sigmoid, sign, signbit, silu, sin, sinc, sinh, softplus, sqrt, square, tan, tanh)
+from .ops.binary import (add, arctan2, bitwise_and, bitwise_or, bitwise_xor, copysign, divide, equal, floor_divide, fmax, fmin, fmod, greater,
+                         greater_equal, hypot, left_shift, less, less_equal, logaddexp, logical_and, logical_or, logical_xor, maximum,
+                         minimum, multiply, not_equal, polygamma, power, remainder, right_shift, subtract, where, xlogy, zmul)
+from .ops.movement import (arange, array_split, atleast_1d, atleast_2d, broadcast_arrays, broadcast_to, column_stack, concat, concatenate,
+                           diag, diagonal, dstack, empty, expand_dims, eye, flip, fliplr, flipud, full, full_like, hstack, identity,
+                           linspace, matrix_transpose, moveaxis, ones, ones_like, pad, permute_dims, ravel, repeat, reshape, roll, size, split,
+                           squeeze, stack, swapaxes, tile, trace as trace_of, transpose, tril, triu, vstack, zeros, zeros_like)
+from .ops.reduction import (all, amax, amin, any, argmax, argmin, average, count_nonzero, logsumexp, max, mean, min, norm, prod, ptp, std,  # noqa: A004
+                            sum, var)
+from .ops.scan import argsort, cumprod, cumsum, log_softmax, median, softmax, sort, top_k
+from .ops.indexing import one_hot, segment_max, segment_mean, segment_sum, take, take_along_axis
+from .ops.linalg import dot, inner, kron, matmul, outer, tensordot, vdot
+from .ops.einsum import einsum
+from .ops.conv import avg_pool, conv, conv_transpose, max_pool
+from .ops.activations import (attention, batch_norm, celu, clip, elu, gelu, group_norm, hard_tanh, layer_norm, leaky_relu, rms_norm, selu)
+from .ops.gradient import stop_gradient
+from .ops import random
+from .ops.random import dropout
+from .ops.methods import around, ceil, fix, floor, rint, trunc
+from .ops.methods import _round as round  # noqa: A004
+from .api import numpy_bridge as _numpy_bridge
+from .api.function import Function, evaluate, function
+from .api.transforms import checkpoint, custom_gradient, hessian, hvp, jacobian, vjp
+from .diff.forward import jvp
+from .diff.reverse import grad
+from .scope import scope
+
+__version__ = "0.1.0"
+newaxis = None
+absolute, acos, acosh, asin, asinh, atan, atan2, atanh = abs, arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh
+true_divide, mod, pow, bitwise_not, float_power = divide, remainder, power, invert, power  # noqa: A001
+random = random
+
+
+def input(name: str, shape: Any = (), dtype: Any = "float64") -> Node:  # noqa: A001
+    """An input of the graph: sizes are ints or names, float64 and scalar by default. Raises ShapeError for impossible sizes."""
+    return named_input(name, shape, dtype)
+
+
+def inputs(names: Any, shape: Any = (), dtype: Any = "float64") -> tuple[Node, ...]:
+    """Several inputs of one shape and dtype: names as a list, or in one string separated by spaces or commas."""
+    parts = names.replace(",", " ").split() if isinstance(names, str) else list(names)
+    return tuple(named_input(n, shape, dtype) for n in parts)
+
+
+@public
+def constant(value: Any, name: str | None = None, *, dtype: Any = None) -> Node:
+    """An array (copied) as a node that never changes. Objects, text, dates and complex numbers are a DTypeError."""
+    if isinstance(value, Node):
+        return value
+    array = _checked_array(value, "value")
+    if dtype is not None:
+        from .dtypes import as_dtype
+        array = array.astype(as_dtype(dtype))
+    return _make_constant(array, name)
+
+
+def positive(x: Any) -> Node:
+    """x itself."""
+    from .graph.build import as_node
+    return as_node(x)
+
+
+def degrees(x: Any) -> Node:
+    """Radians to degrees."""
+    return x * (180.0 / pi)      # type: ignore[no-any-return]
+
+
+def radians(x: Any) -> Node:
+    """Degrees to radians."""
+    return x * (pi / 180.0)      # type: ignore[no-any-return]
+
+
+# Loaded when first asked for: name -> (module, attribute; None is the module itself).
+_LAZY = {
+    "draw": ("graphdiff.trace.draw", "draw"), "trace": ("graphdiff.trace.record", "trace"),
+    "to_networkx": ("graphdiff.trace.networkx", "to_networkx"), "explain": ("graphdiff.trace.explain", "explain"),
+    "rule": ("graphdiff.trace.explain", "rule"), "check_grads": ("graphdiff.api.check_grads", "check_grads"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        import importlib
+        module, attribute = _LAZY[name]
+        value = getattr(importlib.import_module(module), attribute)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'graphdiff' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -1,0 +1,484 @@
+"""gd.function: a graph compiled into one program, called with arrays.
+
+A function holds nodes; for every set of concrete sizes it meets it makes one Loaded program (passes, schedule, memory
+plan, verified C program) and keeps the last few. Calls from many threads are safe: each takes a workspace of its own.
+"""
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import DTypeError, GraphdiffError, NodeTypeError, ShapeError, compose, show_name
+from ..graph.build import CONSTANT, as_node, public
+from ..graph.node import Node, new_node
+from ..graph.text import dump_nodes, load_nodes
+from ..graph.walk import toposort
+from ..lower.emit import lower
+from ..lower.program import Program
+from ..passes.pipeline import chosen, run_passes
+from ..plan.schedule import schedule
+from ..runtime.execute import Gate, Loaded, Workspace
+from ..runtime.native import ELEMENTWISE
+from ..specs import Dim, evaluate_shape, has_dims, match_shapes
+from ..specs import evaluate as evaluate_dim
+
+CACHE = 32          # programs a function keeps, one per set of sizes
+
+
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
+
+
+class Function:
+    """A compiled graph. Made by gd.function."""
+
+    def __init__(self, inputs: Sequence[Node], outputs: Any, updates: Mapping[Node, Any] | None, threads: int | None,
+                 passes: Collection[str] | None) -> None:
+        self.inputs = tuple(inputs)
+        self.structure = outputs
+        self.keys, nodes = _flatten(outputs)
+        self.outputs = tuple(nodes)
+        self.updates = tuple((v, _update(v, new)) for v, new in (updates or {}).items())
+        self.threads = _cores() if threads is None else threads
+        self.passes = chosen(passes)
+        self.times: dict[str, float] = {}
+        self._check_inputs()
+        self._gates = [Gate(x.name if x.name is not None else f"number {i}", x.shape, x.dtype) for i, x in enumerate(self.inputs)]
+        self._cache: OrderedDict[Any, Loaded] = OrderedDict()
+        self._lock = threading.Lock()
+        roots = [*self.outputs, *[n for _, n in self.updates]]
+        self._symbolic = any(has_dims(x.shape) for x in self.inputs) or any(has_dims(n.shape) for n in toposort(roots))
+        self._static: Loaded | None = None if self._symbolic else self._load({})
+
+    def _check_inputs(self) -> None:
+        seen: set[int] = set()
+        for x in self.inputs:
+            if not isinstance(x, Node):
+                raise NodeTypeError(f"function: an input must be a node, not {type(x).__name__}")
+            if x.op.name in ("constant", "variable"):
+                raise NodeTypeError(f"function: {x!r} cannot be an input: it is a {x.op.name}")
+            if id(x) in seen:
+                raise ShapeError(f"function: input {x.label!r} is given twice")
+            seen.add(id(x))
+        roots = [*self.outputs, *[n for _, n in self.updates]]
+        missing = [n for n in toposort(roots, stop=seen) if n.op.name == "input" and id(n) not in seen]
+        if missing:
+            names = ", ".join(repr(show_name(n.name or "")) for n in missing[:5])
+            site = missing[0].site
+            raise NodeTypeError(compose(f"function: input {names} is needed by the outputs but not listed",
+                                        at=None if site is None else (str(site), site.source)))
+
+    # -- compiling -------------------------------------------------------------------------------------------------
+
+    def _load(self, bindings: dict[str, int]) -> Loaded:
+        """Passes, schedule, plan and check for concrete sizes."""
+        roots = [*self.outputs, *[n for _, n in self.updates]]
+        inputs = list(self.inputs)
+        leaves = [x if x.op.name == "input" else _stand_in(x) for x in inputs]
+        if any(a is not b for a, b in zip(leaves, inputs, strict=True)):
+            roots = _substitute(roots, {id(a): b for a, b in zip(inputs, leaves, strict=True)})
+        if self._symbolic:
+            roots, leaves = concrete(roots, leaves, bindings)
+        roots = run_passes(roots, self.passes, self._constants, self.times)
+        n = len(self.outputs)
+        updates = [(v, new) for (v, _), new in zip(self.updates, roots[n:], strict=True)]
+        order = schedule(roots)
+        program = lower(order, leaves, roots[:n], updates, ELEMENTWISE, in_place="in_place" in self.passes)
+        variables: list[Any] = []
+        seen: set[int] = set()
+        for node in [*[v for v, _ in updates], *order]:
+            if node.op.name == "variable" and id(node) not in seen:
+                seen.add(id(node))
+                variables.append(node._attrs[0])
+        return Loaded(program, self._gates, [x.shape for x in leaves], variables, self.threads)
+
+    def _constants(self, nodes: Sequence[Node]) -> list[Any]:
+        """Values of constant nodes, by a program of their own."""
+        program = lower(schedule(nodes), [], list(nodes), [], ELEMENTWISE)
+        return Loaded(program, [], [], [], 1).call(())
+
+    def _special(self, args: Sequence[Any]) -> tuple[Loaded, list[Any]]:
+        """The program for the sizes of these arguments; made when it is new."""
+        arrays = [g.check(a) for g, a in zip(self._gates, args, strict=True)]
+        bindings: dict[str, int] = {}
+        for g, a in zip(self._gates, arrays, strict=True):
+            if len(g.shape) != a.ndim:
+                raise g.wrong_shape(a.shape)
+        try:
+            match_shapes([(g.shape, a.shape) for g, a in zip(self._gates, arrays, strict=True)], bindings)
+        except ShapeError as error:
+            seen = ", ".join(f"{g.name} {list(a.shape)}" for g, a in zip(self._gates, arrays, strict=True))
+            raise ShapeError(f"function: {error}\n  given   {seen}") from None
+        key = tuple(sorted(bindings.items()))
+        with self._lock:
+            loaded = self._cache.get(key)
+            if loaded is not None:
+                self._cache.move_to_end(key)
+                return loaded, arrays
+        loaded = self._load(bindings)
+        with self._lock:
+            self._cache[key] = loaded
+            while len(self._cache) > CACHE:
+                self._cache.popitem(last=False)
+        return loaded, arrays
+
+    # -- calling ---------------------------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, out: Any = None, **named: Any) -> Any:
+        """Run on arrays or numbers, in the order of the inputs or by their names.
+
+        Returns fresh arrays in the structure the outputs were given in. out: arrays to write into instead, same structure.
+        """
+        if named or len(args) != len(self._gates):
+            args = self._arguments(args, named)
+        loaded = self._static
+        if loaded is None:
+            loaded, args = self._special(args)      # type: ignore[assignment]
+        if out is not None:
+            return self._into(loaded, args, out)
+        results = loaded.call(args)
+        keys = self.keys
+        if keys is None:
+            return results[0]
+        if keys is tuple:
+            return tuple(results)
+        return dict(zip(keys, results, strict=True))
+
+    def _arguments(self, args: Sequence[Any], named: dict[str, Any]) -> tuple[Any, ...]:
+        names = [x.name for x in self.inputs]
+        if len(args) > len(names):
+            raise NodeTypeError(f"function takes {len(names)} arguments ({self._names()}), {len(args)} given")
+        values: dict[int, Any] = dict(enumerate(args))
+        for name, value in named.items():
+            if names.count(name) != 1:
+                why = "no input has that name" if name not in names else "two inputs have that name"
+                raise NodeTypeError(f"function got an unexpected keyword {show_name(name)!r}: {why}; the inputs are {self._names()}")
+            at = names.index(name)
+            if at in values:
+                raise NodeTypeError(f"function got two values for argument {show_name(name)!r}")
+            values[at] = value
+        missing = [i for i in range(len(names)) if i not in values]
+        if missing:
+            text = ", ".join(self._gates[i].name for i in missing)
+            raise NodeTypeError(f"function takes {len(names)} arguments ({self._names()}), {len(values)} given; missing: {text}")
+        return tuple(values[i] for i in range(len(names)))
+
+    def _names(self) -> str:
+        return ", ".join(g.name for g in self._gates) or "none"
+
+    def _into(self, loaded: Loaded, args: Sequence[Any], out: Any) -> Any:
+        """Results into the caller's arrays: directly where that is safe, else computed first and copied."""
+        targets = _flatten_like(self.keys, out, len(self.outputs))
+        for i, (t, (shape, dtype)) in enumerate(zip(targets, loaded.out_specs, strict=True)):
+            name = f"out[{i}]"
+            if not isinstance(t, np.ndarray):
+                raise NodeTypeError(f"{name}: an array is needed, not {type(t).__name__}")
+            if t.dtype != dtype or not t.dtype.isnative:
+                raise DTypeError(f"{name}: dtype {t.dtype} given, {dtype.name} needed")
+            if t.shape != shape:
+                raise ShapeError(f"{name}: shape {list(t.shape)} given, {list(shape)} needed")
+            if not t.flags.writeable:
+                raise ShapeError(f"{name}: the array is read-only")
+        arrays = [a for a in args if isinstance(a, np.ndarray)]
+        state = [v._attrs[0].array for v in toposort([*self.outputs, *[n for _, n in self.updates]]) if v.op.name == "variable"]
+        for i, t in enumerate(targets):
+            for j in range(i):
+                if np.may_share_memory(t, targets[j]) and np.shares_memory(t, targets[j], max_work=-1):
+                    raise ShapeError(f"out[{i}] and out[{j}] overlap in memory")
+        safe = all(t.flags.c_contiguous and t.flags.aligned and type(t) is np.ndarray for t in targets) and not any(
+            np.may_share_memory(t, a) for t in targets for a in [*arrays, *state])
+        results = loaded.call(args, targets if safe else None)
+        if not safe:
+            for t, r in zip(targets, results, strict=True):
+                t[...] = r
+        return out
+
+    def bind(self, *args: Any, out: Any = None, **named: Any) -> Bound:
+        """Fix the arrays: the result is called without arguments, without checks and without allocation.
+
+        The arrays are read anew at every call; ones that would have to be converted are refused (DTypeError).
+        """
+        if named or len(args) != len(self._gates):
+            args = self._arguments(args, named)
+        arrays = []
+        for g, a in zip(self._gates, args, strict=True):
+            arrays.append(g.check(a, convert=isinstance(a, (int, float, bool, np.generic))))
+        loaded = self._static
+        if loaded is None:
+            loaded, _ = self._special(arrays)
+        for g, a, shape in zip(self._gates, arrays, loaded.shapes, strict=True):
+            if a.shape != shape:
+                raise g.wrong_shape(a.shape)
+        return Bound(self, loaded, arrays, out)
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    def _any_loaded(self) -> Loaded:
+        if self._static is not None:
+            return self._static
+        if self._cache:
+            return next(reversed(self._cache.values()))
+        raise NodeTypeError("this function has named sizes: call it once, then its program for the last sizes can be shown")
+
+    @property
+    def program(self) -> Program:
+        """The program of the last sizes: printing it gives the listing."""
+        return self._any_loaded().program
+
+    @property
+    def plan(self) -> Plan:
+        """Bytes, arena and order of the program of the last sizes."""
+        return Plan(self._any_loaded())
+
+    def cost(self) -> list[dict[str, Any]]:
+        """FLOPs and bytes of every node in running order, closed form, before anything runs."""
+        order = schedule([*self.outputs, *[n for _, n in self.updates]])
+        rows = []
+        for n in order:
+            if n.op.family == "leaf":
+                continue
+            flops = n.op.cost(n) if n.op.cost is not None else n.size
+            nbytes = n.size * n.dtype.itemsize
+            for x in n.inputs:
+                nbytes = nbytes + x.size * x.dtype.itemsize
+            rows.append({"node": n, "op": n.op.name, "flops": flops, "nbytes": nbytes,
+                         "pass": "reverse" if n.origin is not None else "forward"})
+        return rows
+
+    def profile(self, *args: Any, **named: Any) -> list[dict[str, Any]]:
+        """Run once and give nanoseconds per instruction with the node and line it belongs to."""
+        from ..runtime.profile import profile
+        if named or len(args) != len(self._gates):
+            args = self._arguments(args, named)
+        loaded = self._static
+        if loaded is None:
+            loaded, args = self._special(args)      # type: ignore[assignment]
+        return profile(loaded, args)
+
+    def __repr__(self) -> str:
+        n = len(self.outputs)
+        return f"<graphdiff function ({self._names()}) -> {n} output{'s' if n != 1 else ''}>"
+
+    def __reduce__(self) -> Any:
+        nodes = [*self.inputs, *self.outputs, *[x for pair in self.updates for x in pair]]
+        return _rebuild, (dump_nodes(nodes), len(self.inputs), self.keys, len(self.outputs), self.threads, tuple(self.passes))
+
+    def __deepcopy__(self, memo: Any) -> Function:
+        make, args = self.__reduce__()
+        import copy
+        return make(copy.deepcopy(args[0], memo), *args[1:])       # type: ignore[no-any-return]
+
+
+def _rebuild(table: Any, n_in: int, keys: Any, n_out: int, threads: int, passes: tuple[str, ...]) -> Function:
+    nodes = load_nodes(table)
+    outputs = nodes[n_in:n_in + n_out]
+    rest = nodes[n_in + n_out:]
+    structure: Any = outputs[0] if keys is None else tuple(outputs) if keys is tuple else dict(zip(keys, outputs, strict=True))
+    return Function(nodes[:n_in], structure, dict(zip(rest[::2], rest[1::2], strict=True)), threads, passes)
+
+
+class Bound:
+    """A function with its arrays fixed. Calling it runs the program; `outputs` are the arrays it writes."""
+
+    __slots__ = ("_args", "_c", "_fault", "_loaded", "_locks", "_run", "_workspace", "arguments", "function", "outputs")
+
+    def __init__(self, function: Function, loaded: Loaded, arrays: list[Any], out: Any) -> None:
+        from ..runtime import native
+        from ..runtime.execute import SLICE_NS
+        self.function = function
+        self.arguments = tuple(arrays)
+        w = self._workspace = Workspace(loaded)
+        results = [np.empty(s, d) for s, d in loaded.out_specs] if out is None else _flatten_like(
+            function.keys, out, len(function.outputs))
+        if out is not None:
+            for i, (t, (shape, dtype)) in enumerate(zip(results, loaded.out_specs, strict=True)):
+                Gate(f"out[{i}]", shape, dtype).check(t, convert=False)
+                if t.shape != shape or not t.flags.writeable:
+                    raise ShapeError(f"out[{i}]: a writeable array of shape {list(shape)} is needed")
+                if any(np.may_share_memory(t, a) for a in [*arrays, *results[:i]]):
+                    raise ShapeError(f"out[{i}]: overlaps another array of the call")
+        number = 2
+        for a in [*arrays, *results]:
+            w.bases[number] = w.keep[number] = native.from_buffer(a)
+            number += 1
+        keys = function.keys
+        self.outputs = results[0] if keys is None else tuple(results) if keys is tuple else dict(zip(keys, results, strict=True))
+        self._loaded, self._locks = loaded, bool(loaded.locks)
+        self._run = native.run
+        self._args = (loaded.handle.c, w.c, w.bases, SLICE_NS, w.fault)
+
+    def __call__(self) -> Any:
+        """Run again on the arrays as they are now; returns `outputs`."""
+        if self._locks:
+            self._loaded.run(self._workspace)
+        else:
+            status = self._run(*self._args)
+            if status:
+                self._loaded._more(self._workspace, status)
+        return self.outputs
+
+
+class Plan:
+    """What a program will need, before it runs."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        p = loaded.program
+        self.arena_nbytes = p.arena_nbytes
+        self.constants_nbytes = len(p.constants)
+        self.program_nbytes = loaded.handle.nbytes
+        self.input_nbytes = sum(b[2] for b in p.bases if b[0] == "input")
+        self.output_nbytes = sum(b[2] for b in p.bases if b[0] == "output")
+        self.variable_nbytes = sum(b[2] for b in p.bases if b[0] == "variable")
+        self.order = [i[4] for i in p.instrs]
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        for i, (_, outs, ins, _, _) in enumerate(p.instrs):
+            for v in (*outs, *ins):
+                if v.buffer >= 0:
+                    first.setdefault(v.buffer, i)
+                    last[v.buffer] = i
+        # One row a buffer: offset, bytes, first and last instruction that touch it.
+        self.buffers = [(p.places[b], p.buffers[b], first[b], last[b]) for b in sorted(first) if p.places[b] >= 0]
+
+    def __str__(self) -> str:
+        total = sum(b[1] for b in self.buffers)
+        saved = f" ({total} without reuse)" if total != self.arena_nbytes else ""
+        return (f"arena      {self.arena_nbytes} bytes{saved}\nconstants  {self.constants_nbytes} bytes\n"
+                f"inputs     {self.input_nbytes} bytes\noutputs    {self.output_nbytes} bytes\n"
+                f"variables  {self.variable_nbytes} bytes\nprogram    {self.program_nbytes} bytes, {len(self.order)} instructions")
+
+    __repr__ = __str__
+
+
+def _flatten(outputs: Any) -> tuple[Any, list[Node]]:
+    """(None for one node, the type tuple for a sequence, keys for a dict; the nodes)."""
+    if isinstance(outputs, Mapping):
+        return tuple(outputs), [_output(o) for o in outputs.values()]
+    if isinstance(outputs, (list, tuple)):
+        return tuple, [_output(o) for o in outputs]
+    return None, [_output(outputs)]
+
+
+def _output(o: Any) -> Node:
+    if isinstance(o, (list, tuple, dict)):
+        raise NodeTypeError("function: outputs nest only one level: a node, a list of nodes or a dict of nodes")
+    return as_node(o)
+
+
+def _flatten_like(keys: Any, out: Any, n: int) -> list[Any]:
+    if keys is None:
+        out = list(out) if isinstance(out, (list, tuple)) and len(out) == 1 else [out]
+    elif keys is tuple:
+        if not isinstance(out, (list, tuple)):
+            raise NodeTypeError(f"out: a list of {n} arrays is needed, not {type(out).__name__}")
+        out = list(out)
+    else:
+        if not isinstance(out, Mapping) or set(out) != set(keys):
+            raise NodeTypeError(f"out: a dict with the keys {list(keys)} is needed")
+        out = [out[k] for k in keys]
+    if len(out) != n:
+        raise ShapeError(f"out: {n} arrays needed, {len(out)} given")
+    return list(out)
+
+
+def _update(variable: Any, new: Any) -> Node:
+    if not isinstance(variable, Node) or variable.op.name != "variable":
+        raise NodeTypeError(f"updates: a key must be a variable, not {variable!r}")
+    new = as_node(new, variable.dtype)
+    if new.dtype is not variable.dtype:
+        raise DTypeError(f"updates: {variable.label} is {variable.dtype.name}, its new value {new.dtype.name}; cast it")
+    if new.shape != variable.shape:
+        raise ShapeError(f"updates: {variable.label} has shape {list(variable.shape)}, its new value {list(new.shape)}")
+    return new
+
+
+def _stand_in(node: Node) -> Node:
+    """An input that overrides an interior node."""
+    from ..graph.build import INPUT
+    return new_node(INPUT, (), (), node.shape, node.dtype, node._site, None, node.name)
+
+
+def _substitute(outputs: Sequence[Node], table: dict[int, Node]) -> list[Node]:
+    new: dict[int, Node] = {}
+    for node in toposort(outputs, stop=table):
+        if id(node) in table:
+            new[id(node)] = table[id(node)]
+        elif any(new[id(x)] is not x for x in node.inputs):
+            new[id(node)] = node._replace(tuple([new[id(x)] for x in node.inputs]))
+        else:
+            new[id(node)] = node
+    return [new[id(o)] for o in outputs]
+
+
+def concrete(outputs: Sequence[Node], inputs: Sequence[Node], bindings: Mapping[str, int]) -> tuple[list[Node], list[Node]]:
+    """The graph with every named size replaced by its number, shapes inferred again.
+
+    What was assumed while building (two named sizes equal, a named size not 1) is checked here: ShapeError names the line.
+    """
+    new: dict[int, Node] = {}
+
+    def value(a: Any) -> Any:
+        if isinstance(a, Dim):
+            return evaluate_dim(a, bindings)
+        if type(a) is tuple:
+            return tuple(value(x) for x in a)
+        return a
+
+    for node in toposort([*outputs, *inputs]):
+        name = node.op.name
+        if node.op.family == "leaf":
+            if name == "dim":
+                array = np.array(evaluate_dim(node._attrs[0], bindings), np.int64)
+                array.flags.writeable = False
+                new[id(node)] = new_node(CONSTANT, (), (array,), (), node.dtype, node._site, node.origin, node.name)
+            elif has_dims(node.shape):
+                new[id(node)] = node._replace((), shape=evaluate_shape(node.shape, bindings))
+            else:
+                new[id(node)] = node
+            continue
+        ins = tuple([new[id(x)] for x in node.inputs])
+        attrs = tuple([value(a) for a in node._attrs])
+        wanted = evaluate_shape(node.shape, bindings)
+        try:
+            shape, _ = node.op.infer(ins, attrs)
+            if tuple(shape) != tuple(wanted):
+                raise ShapeError(f"sizes assumed equal while building differ: {list(wanted)} expected, {list(shape)} found for "
+                                 + ", ".join(f"{k}={v}" for k, v in sorted(bindings.items())))
+        except GraphdiffError as error:
+            site = node.site
+            raise ShapeError(compose(f"{name}: {error}", at=None if site is None else (str(site), site.source))) from None
+        new[id(node)] = node._replace(ins, shape=tuple(wanted), attrs=attrs)
+    return [new[id(o)] for o in outputs], [new[id(x)] for x in inputs]
+
+
+@public
+def function(inputs: Any, outputs: Any, *, updates: Mapping[Node, Any] | None = None, threads: int | None = None,
+             passes: Collection[str] | None = None) -> Function:
+    """Compile outputs as a function of inputs: one program, run in C.
+
+    inputs: a list of nodes (a name overrides an interior node too). outputs: a node, a list or a dict of nodes; the call returns an array, a
+    tuple or a dict. updates: {variable: node}, written as one last step of the call. threads: None for all cores. passes: None for all,
+    a collection of names, () for none. Raises NodeTypeError for an input that is needed but not listed.
+    """
+    if isinstance(inputs, Node):
+        inputs = [inputs]
+    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+        raise NodeTypeError(f"function: threads must be a positive int or None, not {threads!r}")
+    return Function(list(inputs), outputs, updates, threads, passes)
+
+
+@public
+def evaluate(outputs: Any, at: Mapping[Node, Any] | None = None) -> Any:
+    """Values of a node (or a list or dict of nodes) for given inputs: {input: array}. Compiles for this one call."""
+    at = at or {}
+    return Function(list(at), outputs, None, 1, None)(*at.values())
+
+

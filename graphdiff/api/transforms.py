@@ -1,0 +1,170 @@
+"""Transforms on top of both modes: vjp, jacobian, hessian, hvp, custom_gradient, checkpoint."""
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..diff.forward import jvp
+from ..diff.reverse import grad
+from ..errors import GradientError, NodeTypeError, ShapeError
+from ..graph.build import as_node, make, make_constant, public
+from ..graph.node import Node
+from ..graph.opdef import OpDef, register
+from ..graph.walk import toposort
+from ..ops.movement import reshape_to, stack, zeros_like
+from ..specs import format_shape, has_dims
+
+_token = itertools.count()
+
+
+@public
+def vjp(y: Any, x: Any, cotangent: Any) -> Any:
+    """The product J^T c: the gradient of sum(c * y) with respect to x (a node or a list); zeros where y does not depend on x."""
+    return grad(y, x, cotangent=cotangent, unconnected="zero")
+
+
+@public
+def jacobian(y: Any, x: Any, mode: str = "auto") -> Any:
+    """All first derivatives of y, of shape y.shape + x.shape (a list for a list of x).
+
+    mode: "reverse" (one sweep an element of y), "forward" (one an element of x), "auto" (the fewer). Sizes must be known.
+    """
+    y = as_node(y)
+    if not isinstance(x, Node):
+        return [jacobian(y, v, mode) for v in x]
+    if mode not in ("auto", "forward", "reverse"):
+        raise NodeTypeError(f"mode must be 'auto', 'forward' or 'reverse', not {mode!r}")
+    if has_dims(y.shape) or has_dims(x.shape):
+        raise ShapeError(f"needs known sizes, not {format_shape(y.shape)} and {format_shape(x.shape)}")
+    if y.size == 0 or x.size == 0:
+        return make_constant(np.zeros(y.shape + x.shape, x.dtype))
+    if mode == "reverse" or (mode == "auto" and y.size <= x.size):
+        rows = [grad(y, x, cotangent=make_constant(e), unconnected="zero") for e in _units(y)]
+        return reshape_to(stack(rows), y.shape + x.shape)
+    columns = [jvp(y, x, make_constant(e)) for e in _units(x)]
+    return reshape_to(stack([reshape_to(c, (y.size,)) for c in columns], axis=1), y.shape + x.shape)
+
+
+def _units(node: Node) -> list[Any]:
+    """The unit arrays of a node's shape."""
+    return [np.asarray(e, node.dtype).reshape(node.shape) for e in np.eye(node.size)]
+
+
+@public
+def hessian(y: Any, x: Any) -> Any:
+    """All second derivatives of a scalar y, of shape x.shape + x.shape."""
+    if not isinstance(x, Node):
+        return [[jacobian(g, b) for b in x] for g in grad(y, list(x), unconnected="zero")]
+    return jacobian(grad(y, x, unconnected="zero"), x)
+
+
+@public
+def hvp(y: Any, x: Any, v: Any) -> Any:
+    """The Hessian of a scalar y times v, without the Hessian: forward over reverse."""
+    return jvp(grad(y, x, unconnected="zero"), x, v)
+
+
+# -- custom gradients ----------------------------------------------------------------------------------------------
+
+class Rule:
+    """A user's backward function, hashable by identity, with the name errors show."""
+
+    __slots__ = ("backward", "name")
+
+    def __init__(self, backward: Callable[..., Any], name: str) -> None:
+        self.backward, self.name = backward, name
+
+    def __repr__(self) -> str:
+        return f"<rule {self.name}>"
+
+
+def _same(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    return inputs[0].shape, inputs[0].dtype
+
+
+def _custom_vjp(g: Node, node: Node, needs: Any) -> Any:
+    rule: Rule = node._attrs[0]
+    xs = node.inputs[1:]
+    parts = rule.backward(g, node, *xs)
+    if isinstance(parts, Node) or not isinstance(parts, (list, tuple)):
+        parts = (parts,)
+    if len(parts) != len(xs):
+        raise GradientError(f"the custom gradient {rule.name} returned {len(parts)} results for {len(xs)} inputs")
+    checked: list[Any] = [None]
+    for i, (p, x) in enumerate(zip(parts, xs, strict=True)):
+        if p is None:
+            checked.append(None)
+            continue
+        p = as_node(p, x.dtype)
+        if p.shape != x.shape:
+            raise ShapeError(f"the custom gradient {rule.name} returned shape {p.shape} for input {i} of shape {x.shape}")
+        if p.dtype != x.dtype:
+            raise GradientError(f"the custom gradient {rule.name} returned {p.dtype} for input {i} of {x.dtype}")
+        checked.append(p)
+    return tuple(checked)
+
+
+CUSTOM = register(OpDef("custom", "the first operand, with a gradient rule of the user's", _same, lambda y, *xs, rule: y,
+                        attr_names=("rule",), vjp=_custom_vjp, lower=lambda ctx, node: ctx.raw(node.inputs[0])))
+BARRIER = register(OpDef("barrier", "x, kept apart from its equals", _same, lambda x, *after, token: x, attr_names=("token",),
+                         vjp=lambda g, node, needs: (g, *[None] * (len(node.inputs) - 1)),
+                         jvp=lambda ts, node: ts[0] if ts[0] is not None else zeros_like(node),
+                         lower=lambda ctx, node: ctx.raw(node.inputs[0])))
+
+
+@public
+def custom_gradient(forward: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Node]:
+    """A function of nodes with its own derivative: f(*x) is forward(*x), its gradient backward(g, out, *x).
+
+    backward returns one node an input (a bare node for one); wrong shapes are a ShapeError that names the rule. It is itself
+    differentiated for higher orders; nothing flows through forward's own nodes.
+    """
+    name = getattr(forward, "__name__", "function")
+    rule = Rule(backward, name)
+
+    def function(*xs: Any) -> Node:
+        nodes = tuple(as_node(x) for x in xs)
+        y = as_node(forward(*nodes))
+        return make(CUSTOM, (y, *nodes), (rule,))
+    function.__name__ = name
+    return function
+
+
+@public
+def checkpoint(f: Callable[..., Any]) -> Callable[..., Node]:
+    """f with its intermediates recomputed in the reverse pass instead of kept: less memory, one more forward pass.
+
+    f(*nodes) -> node; values and gradients are the same.
+    """
+    def function(*xs: Any) -> Node:
+        nodes = tuple(as_node(x) for x in xs)
+        y = as_node(f(*nodes))
+        # Nodes f closes over (weights) are inputs too: their gradients flow through the recomputed body.
+        order = toposort([y], stop={id(n) for n in nodes})
+        free = tuple(n for n in order if n.op.name in ("variable", "input") and n not in nodes)
+
+        def backward(g: Node, out: Node, *ins: Node) -> Any:
+            # Barriers tied to g keep the second body apart from the first and late enough to be worth it.
+            fresh = [make(BARRIER, (x, g), (next(_token),)) for x in ins]
+            again = _rebuild(y, dict(zip([*nodes, *free], fresh, strict=True)))
+            floats = [x for x in fresh if x.dtype.kind == "f"]
+            parts = iter(grad(again, floats, cotangent=g, unconnected="zero"))
+            return tuple(next(parts) if x.dtype.kind == "f" else None for x in fresh)
+        return make(CUSTOM, (y, *nodes, *free), (Rule(backward, getattr(f, "__name__", "checkpoint")),))
+    return function
+
+
+def _rebuild(y: Node, table: dict[Node, Node]) -> Node:
+    """y's body over other leaves."""
+    new: dict[Node, Node] = {}
+    for node in toposort([y], stop={id(n) for n in table}):
+        if node in table:
+            new[node] = table[node]
+        elif node.inputs:
+            new[node] = node._replace(tuple([new[x] for x in node.inputs]))
+        else:
+            new[node] = node
+    return new[y]

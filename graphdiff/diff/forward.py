@@ -1,0 +1,122 @@
+"""Forward mode: carry the tangent of every node from the inputs to the result, from the same records as reverse mode.
+
+Elementwise ops use their partials, linear ops are applied to the tangents; an op that states only a vjp is transposed
+twice: the vjp is linear in its cotangent, so differentiating it in the cotangent gives the jvp.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import GradientError, NodeTypeError, ShapeError
+from ..graph.build import CONTEXT, INPUT, as_node, make, public
+from ..graph.node import Node, Origin, new_node
+from ..graph.opdef import MINUS_ONE, ONE, ZERO
+from ..graph.walk import toposort
+from ..ops.binary import add
+from ..ops.families import cast
+from ..ops.movement import expand_to, zeros_like
+from ..ops.unary import negative
+from ..specs import format_shape
+from .reverse import _check_float, connected, sweep, times
+
+
+@public
+def jvp(y: Any, x: Any, tangent: Any) -> Any:
+    """The derivative of y along a direction: J t, by forward mode.
+
+    x: a node or a list of nodes; tangent: nodes, arrays or numbers of the same shapes. Zeros where y does not depend on x.
+    """
+    single = not isinstance(y, (list, tuple))
+    ys = [as_node(y)] if single else [as_node(v) for v in y]
+    xs = [x] if isinstance(x, Node) else list(x)
+    given = [tangent] if isinstance(x, Node) else list(tangent)
+    if len(xs) != len(given):
+        raise NodeTypeError(f"{len(xs)} nodes to differentiate along, {len(given)} tangents")
+    tangents: dict[int, Any] = {}
+    for node, t in zip(xs, given, strict=True):
+        if not isinstance(node, Node):
+            raise NodeTypeError(f"can differentiate with respect to nodes only, not {type(node).__name__}")
+        _check_float(node, "with respect to")
+        t = as_node(t, node.dtype)
+        if t.shape != node.shape:
+            raise ShapeError(f"tangent has shape {format_shape(t.shape)}, {node.label!r} has {format_shape(node.shape)}")
+        t = cast(t, node.dtype)
+        tangents[id(node)] = add(tangents[id(node)], t) if id(node) in tangents else t
+    for v in ys:
+        _check_float(v, "of")
+    before = CONTEXT.site, CONTEXT.origin
+    try:
+        push(ys, xs, tangents)
+    finally:
+        CONTEXT.site, CONTEXT.origin = before
+    results = [tangents.get(id(v)) for v in ys]
+    out = [zeros_like(v) if t is None or t is ZERO else t for t, v in zip(results, ys, strict=True)]
+    return out[0] if single else out
+
+
+def push(ys: Sequence[Node], xs: Sequence[Node], tangents: dict[int, Any]) -> None:
+    """Fill `tangents` (id -> node, ZERO, or absent) for every node between xs and ys."""
+    order = toposort(ys)
+    reach = connected(order, xs)
+    for node in order:
+        key = id(node)
+        if key not in reach or key in tangents:
+            continue
+        op = node.op
+        ts = [tangents.get(id(x)) for x in node.inputs]
+        ts = [None if t is ZERO else t for t in ts]
+        if op.zero or all(t is None for t in ts):
+            tangents[key] = ZERO
+            continue
+        CONTEXT.site, CONTEXT.origin = node._site, Origin(node, None, "tangent")
+        t = _tangent(node, ts)
+        if t is not ZERO and t is not None:
+            t = cast(t if t.shape == node.shape else expand_to(t, node.shape), node.dtype)
+        tangents[key] = ZERO if t is None else t
+
+
+def _tangent(node: Node, ts: list[Any]) -> Any:
+    op = node.op
+    if op.partials is not None:
+        total: Any = None
+        for t, partial in zip(ts, op.partials, strict=True):
+            if t is None:
+                continue
+            if callable(partial):
+                partial = partial(*node.inputs, node)
+            if partial is ZERO:
+                continue
+            part = t if partial is ONE else negative(t) if partial is MINUS_ONE else times(t, partial)
+            total = part if total is None else add(total, part)
+        return ZERO if total is None else total
+    if op.linear:
+        total = None
+        for i in op.linear:
+            if ts[i] is not None:
+                part = make(op, tuple([ts[i] if j == i else x for j, x in enumerate(node.inputs)]), node._attrs)
+                total = part if total is None else add(total, part)
+        return ZERO if total is None else total
+    if op.jvp is not None:
+        return op.jvp(ts, node)
+    return _transposed_twice(node, ts)
+
+
+def _transposed_twice(node: Node, ts: list[Any]) -> Any:
+    """J t as the derivative of v -> J^T v, which is linear, against t."""
+    v = new_node(INPUT, (), (), node.shape, node.dtype, node._site, None, "cotangent")
+    needs = tuple([t is not None for t in ts])
+    parts = node.op.vjp(v, node, needs)      # type: ignore[misc]
+    total: Any = None
+    for part, t in zip(parts, ts, strict=True):
+        if t is None or part is None or part is ZERO:
+            continue
+        back = sweep(part, [v], t).get(id(v))
+        if back is None or back is ZERO:
+            continue
+        total = back if total is None else add(total, back)
+    if total is None:
+        return ZERO
+    if any(n is v for n in toposort([total])):
+        raise GradientError(f"forward mode: the derivative rule of {node.op.name} is not linear in its cotangent")
+    return total

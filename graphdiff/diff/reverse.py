@@ -1,0 +1,206 @@
+"""Reverse mode: walk the graph from the result to its leaves and add the adjoint of every node on the way.
+
+For each node, outputs first: sum what its consumers contributed, then ask its op for the contributions to its inputs.
+The cross-cutting steps stand here and nowhere else: broadcasting is undone, an exactly zero cotangent stays zero
+(zmul), contributions are added in the order in which they arrive.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+
+
+from ..errors import GradientError, NodeTypeError, ShapeError, compose
+from ..graph.build import CONTEXT, as_node, public, scalar
+from ..graph.node import Node, Origin, describe
+from ..graph.opdef import MINUS_ONE, ONE, ZERO
+from ..graph.walk import toposort
+from ..ops.binary import add, multiply, zmul
+from ..ops.families import cast
+from ..ops.movement import sum_to, zeros_like
+from ..ops.unary import negative
+from ..specs import format_shape
+
+
+@public
+def grad(y: Any, wrt: Any, *, cotangent: Any = None, unconnected: str = "raise") -> Any:
+    """The gradient of y with respect to a node, or to each of a list of nodes.
+
+    y: a float node, a scalar unless `cotangent` (y's shape) is given; the result is that of sum(cotangent * y). wrt: any nodes of
+    the graph, interior ones too. Each gradient has its node's shape and dtype. unconnected: what to do where y does not
+    depend on a node: "raise" a GradientError that names the node that cuts the path, or give "zero".
+    """
+    single = isinstance(wrt, Node)
+    targets: list[Node] = [wrt] if single else list(wrt)
+    y = as_node(y)
+    if unconnected not in ("raise", "zero"):
+        raise NodeTypeError(f"unconnected must be 'raise' or 'zero', not {unconnected!r}")
+    for t in targets:
+        if not isinstance(t, Node):
+            raise NodeTypeError(f"can differentiate with respect to nodes only, not {type(t).__name__}")
+        _check_float(t, "with respect to")
+    _check_float(y, "of")
+    before = CONTEXT.site, CONTEXT.origin
+    try:
+        g = _seed(y, cotangent)
+        adjoints = sweep(y, targets, g)
+    finally:
+        CONTEXT.site, CONTEXT.origin = before
+    results = []
+    for t in targets:
+        a = adjoints.get(id(t))
+        if a is None:
+            if unconnected == "raise":
+                raise GradientError(_why_unconnected(y, t))
+            a = zeros_like(t)
+        elif a is ZERO:
+            a = zeros_like(t)
+        results.append(a)
+    return results[0] if single else results
+
+
+def _check_float(node: Node, what: str) -> None:
+    if node.dtype.kind != "f":
+        raise GradientError(f"cannot differentiate {what} {node.label!r} ({node.spec}): integers and bools have no derivative"
+                            "\nhint: astype('float64') makes a float node")
+
+
+def _seed(y: Node, cotangent: Any) -> Node:
+    """The adjoint of y itself."""
+    CONTEXT.site, CONTEXT.origin = y._site, Origin(y, None, "adjoint")
+    if cotangent is None:
+        if y.shape != ():
+            raise GradientError(f"{y.label!r} has shape {format_shape(y.shape)}; the gradient of a scalar is defined"
+                                "\nhint: gd.grad(gd.sum(y), x), or give cotangent= of y's shape, or gd.jacobian(y, x)")
+        return scalar(1.0, y.dtype)
+    g = as_node(cotangent, y.dtype)
+    if g.shape != y.shape:
+        raise ShapeError(f"cotangent has shape {format_shape(g.shape)}, {y.label!r} has {format_shape(y.shape)}")
+    if g.dtype.kind != "f" and isinstance(cotangent, Node):
+        raise GradientError(f"cotangent is {g.dtype}, a float is needed")
+    return cast(g, y.dtype)
+
+
+def connected(order: Sequence[Node], targets: Sequence[Node]) -> set[int]:
+    """Ids of the nodes of `order` from which a target can be reached along differentiable edges."""
+    reach = {id(t) for t in targets}
+    for node in order:
+        if node.op.cuts is None and node.dtype.kind == "f" and id(node) not in reach:
+            for x in node.inputs:
+                if id(x) in reach:
+                    reach.add(id(node))
+                    break
+    return reach
+
+
+def sweep(y: Node, targets: Sequence[Node], seed: Node) -> dict[int, Any]:
+    """id(target) -> its adjoint node, or ZERO when it is connected but nothing flows; unconnected ones are absent."""
+    order = toposort([y])
+    reach = connected(order, targets)
+    wanted = {id(t) for t in targets}
+    pending: dict[int, Any] = {id(y): seed} if id(y) in reach else {}
+    result: dict[int, Any] = {}
+    context = CONTEXT
+    for node in reversed(order):
+        key = id(node)
+        g = pending.pop(key, None)
+        if g is None:
+            continue
+        if key in wanted:
+            result[key] = g
+        op = node.op
+        inputs = node.inputs
+        if not inputs or op.cuts is not None:
+            continue
+        if g is ZERO or op.zero:
+            for x in inputs:
+                if id(x) in reach:
+                    pending.setdefault(id(x), ZERO)
+            continue
+        context.site = node._site
+        partials = op.partials
+        if partials is not None:
+            for x, partial in zip(inputs, partials, strict=True):
+                k = id(x)
+                if k not in reach:
+                    continue
+                context.origin = Origin(x, node, "adjoint")
+                if callable(partial):
+                    partial = partial(*inputs, node)
+                if partial is ONE:
+                    t = g
+                elif partial is MINUS_ONE:
+                    t = negative(g)
+                elif partial is ZERO:
+                    pending.setdefault(k, ZERO)
+                    continue
+                else:
+                    t = times(g, partial)
+                if t.shape != x.shape:
+                    t = sum_to(t, x.shape)
+                old = pending.get(k)
+                pending[k] = t if old is None or old is ZERO else add(old, t)
+            continue
+        needs = tuple([id(x) in reach for x in inputs])
+        context.origin = Origin(node, node, "adjoint")
+        parts = op.vjp(g, node, needs)
+        for x, need, t in zip(inputs, needs, parts, strict=True):
+            if not need:
+                continue
+            k = id(x)
+            if t is None or t is ZERO:
+                pending.setdefault(k, ZERO)
+                continue
+            context.origin = Origin(x, node, "adjoint")
+            if t.shape != x.shape:
+                t = sum_to(t, x.shape)
+            t = cast(t, x.dtype)
+            old = pending.get(k)
+            pending[k] = t if old is None or old is ZERO else add(old, t)
+    return result
+
+
+def times(g: Node, p: Node) -> Node:
+    """g p with the strong zero: an exactly zero cotangent stays zero whatever p is. A finite constant needs no select."""
+    if p.op.name == "constant" and p.shape == ():
+        value = p._attrs[0][()]
+        if math.isfinite(value):
+            if value == 1:
+                return g
+            return multiply(g, p)
+    if g.op.name == "constant" and g.shape == () and g._attrs[0] == 1:
+        return p
+    return zmul(g, p)
+
+
+def _why_unconnected(y: Node, target: Node) -> str:
+    """The message for a target without a gradient, with the node that cuts every path if there is a path at all."""
+    order = toposort([y])
+    depends = {id(target)}
+    cutter = None
+    live = {id(target)}
+    for node in order:
+        hit = [x for x in node.inputs if id(x) in depends]
+        if not hit:
+            continue
+        depends.add(id(node))
+        if any(id(x) in live for x in hit):
+            if node.op.cuts is not None or node.dtype.kind != "f":
+                cutter = cutter or node
+            else:
+                live.add(id(node))
+    site = target.site
+    if id(y) not in depends:
+        return compose(f"grad: {y.label!r} does not depend on {target.label!r}",
+                       rows=[("of", describe(y)), ("wrt", describe(target))],
+                       at=None if site is None else (str(site), site.source), hint='unconnected="zero" gives zeros instead')
+    assert cutter is not None
+    at = cutter.site
+    reason = cutter.op.cuts or "its result is an integer or a bool"
+    return compose(f"grad: no derivative flows from {y.label!r} to {target.label!r}: {cutter.op.name} cuts the path ({reason})",
+                   at=None if at is None else (str(at), at.source), rows=[("wrt", describe(target)), ("cut by", describe(cutter))],
+                   hint='unconnected="zero" gives zeros instead')
+
+

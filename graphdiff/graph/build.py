@@ -1,0 +1,194 @@
+"""Making nodes: the one door through which every operation enters the graph.
+
+`make` runs the op's shape rule, notes the user's line, and turns a rule's one-line complaint into a located error.
+`as_node` lifts arrays and Python numbers. `making` sets where nodes come from while differentiation or a pass builds
+them, so that a derived node names the user's line of the node it belongs to.
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import BOOL, FLOAT64, as_dtype, weak
+from ..errors import DTypeError, GraphdiffError, NodeTypeError, compose
+from ..specs import as_shape, check_shape
+from .node import Node, capture, describe, new_node
+from .opdef import OpDef, register
+
+
+class _Context(threading.local):
+    site: Any = None        # when set, new nodes get this site and origin instead of the caller's line
+    origin: Any = None
+    scope: str = ""         # name of the enclosing gd.scope, "" outside
+
+
+CONTEXT = _Context()
+
+
+@contextmanager
+def making(site: Any, origin: Any = None) -> Iterator[None]:
+    """Nodes made inside belong to `site` and `origin`."""
+    before = CONTEXT.site, CONTEXT.origin
+    CONTEXT.site, CONTEXT.origin = site, origin
+    try:
+        yield
+    finally:
+        CONTEXT.site, CONTEXT.origin = before
+
+
+def make(op: OpDef, inputs: tuple[Node, ...], attrs: tuple[Any, ...] = ()) -> Node:
+    """A new node: shape and dtype by the op's rule, errors located at the user's line.
+
+    Raises ShapeError or DTypeError naming the op, the line and every operand.
+    """
+    try:
+        shape, dtype = op.infer(inputs, attrs)
+    except GraphdiffError as error:
+        raise located(error, op.name, inputs) from None
+    context = CONTEXT
+    site = context.site
+    return new_node(op, inputs, attrs, shape, dtype, capture() if site is None else site, context.origin,
+                    None, context.scope)
+
+
+def located(error: GraphdiffError, what: str, inputs: tuple[Any, ...] = ()) -> GraphdiffError:
+    """The same error with the op's name, the user's line and the operands; an already located one is left alone."""
+    if getattr(error, "located", False):
+        return error
+    from .node import _resolve
+    site = CONTEXT.site
+    site = _resolve(capture() if site is None else site)
+    nodes = [x for x in inputs if isinstance(x, Node)]
+    labels = ("left", "right") if len(nodes) == 2 else tuple(f"operand {i}" for i in range(len(nodes))) if len(nodes) > 2 else ("operand",)
+    fact, _, hint = str(error).partition("\nhint: ")
+    text = compose(f"{what}: {fact}", at=None if site is None else (str(site), site.source),
+                   rows=[(label, describe(x)) for label, x in zip(labels, nodes, strict=False)], hint=hint or None)
+    new = type(error)(text)
+    new.located = True      # type: ignore[attr-defined]
+    return new
+
+
+def public(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator of public functions that check arguments before they make nodes: locates what they raise."""
+    @wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except GraphdiffError as error:
+            if getattr(error, "located", False):
+                raise
+            raise located(error, function.__name__, args) from None
+    return wrapper
+
+
+def _leaf(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    raise AssertionError("leaves are not made through infer")
+
+
+INPUT = register(OpDef("input", "given by the caller", _leaf, None, family="leaf", cuts="an input depends on nothing",
+                       lower="leaf"))
+CONSTANT = register(OpDef("constant", "a fixed array", _leaf, None, attr_names=("value",), family="leaf",
+                          cuts="a constant depends on nothing", lower="leaf"))
+VARIABLE = register(OpDef("variable", "an array that persists between calls", _leaf, None, attr_names=("storage",),
+                          family="leaf", cuts="a variable depends on nothing", lower="leaf"))
+
+
+def site_now() -> Any:
+    return capture() if CONTEXT.site is None else CONTEXT.site
+
+
+def make_constant(array: np.ndarray[Any, Any], name: str | None = None) -> Node:
+    """A constant from an array that is canonical in dtype and that nobody else writes to."""
+    array.flags.writeable = False
+    return new_node(CONSTANT, (), (array,), array.shape, array.dtype, site_now(), CONTEXT.origin, name, CONTEXT.scope)
+
+
+def scalar(value: Any, dtype: Any) -> Node:
+    """A 0-d constant of the given dtype."""
+    array = np.array(value, dtype)
+    array.flags.writeable = False
+    context = CONTEXT
+    return new_node(CONSTANT, (), (array,), (), dtype, capture() if context.site is None else context.site,
+                    context.origin, None)
+
+
+def checked_array(value: Any, what: str) -> np.ndarray[Any, Any]:
+    """`value` as a fresh C-ordered array of one of the seven dtypes; objects, text, dates and complex are refused."""
+    if isinstance(value, Node):
+        raise NodeTypeError(f"{what}: a node was given where an array is needed")
+    if isinstance(value, np.ma.MaskedArray):
+        raise DTypeError(f"{what}: masked arrays are not supported\nhint: use array.filled(value)")
+    try:
+        array = np.asarray(value)
+    except (ValueError, OverflowError) as error:
+        raise DTypeError(f"{what}: cannot make an array of a {type(value).__name__}: {error}") from None
+    if array.dtype.kind == "O" and _holds_nodes(value):
+        raise NodeTypeError(f"{what}: a list that holds nodes is not an array\nhint: gd.stack([...]) joins nodes")
+    dtype = as_dtype(array.dtype)
+    check_shape(array.shape, dtype)
+    return np.array(array, dtype, order="C", copy=True, subok=False)
+
+
+def _holds_nodes(value: Any) -> bool:
+    stack, seen = [value], 0
+    while stack and seen < 1000:
+        item = stack.pop()
+        seen += 1
+        if isinstance(item, Node):
+            return True
+        if isinstance(item, (list, tuple)):
+            stack.extend(item[:100])
+    return False
+
+
+def as_node(value: Any, like: Any = None) -> Node:
+    """A node for an operand: nodes as they are, arrays as constants, Python numbers as constants of a weak dtype.
+
+    `like` is the dtype a Python number adapts to (NumPy 2 rules); None means none.
+    """
+    if isinstance(value, Node):
+        return value
+    kind = type(value)
+    if kind is float or kind is int or kind is bool:
+        dtype = weak(value, like) if like is not None else FLOAT64 if kind is float else BOOL if kind is bool else weak(value, BOOL)
+        return scalar(value, dtype)
+    from ..specs import Dim
+    if isinstance(value, Dim):
+        return _dim_node(value)
+    array = checked_array(value, "operand")
+    return new_node(CONSTANT, (), (_frozen(array),), array.shape, array.dtype, site_now(), CONTEXT.origin, None)
+
+
+def _frozen(array: Any) -> Any:
+    array.flags.writeable = False
+    return array
+
+
+def _dim_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    return (), as_dtype("int64")
+
+
+DIM = register(OpDef("dim", "a size, as a number", _dim_infer, lambda *, dim: np.array(dim, "int64"), attr_names=("dim",),
+                     arity=0, family="leaf", cuts="a size is an integer", lower="dim"))
+
+
+def _dim_node(dim: Any) -> Node:
+    return make(DIM, (), (dim,))
+
+
+def named_input(name: str, shape: Any = (), dtype: Any = "float64") -> Node:
+    """An input of the graph; sizes are ints or names. Raises ShapeError for impossible sizes."""
+    if not isinstance(name, str):
+        raise NodeTypeError(f"input: a name is a str, not {type(name).__name__}")
+    try:
+        canonical = as_dtype(dtype)
+        sizes = as_shape(shape)
+        check_shape(sizes, canonical)
+    except GraphdiffError as error:
+        raise located(error, "input") from None
+    return new_node(INPUT, (), (), sizes, canonical, site_now(), None, name, CONTEXT.scope)

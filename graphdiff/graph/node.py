@@ -1,0 +1,258 @@
+"""The node: one operation of the graph, immutable, hashed by identity.
+
+A node knows its op, its inputs, the op's options, its shape and dtype, an optional name, the line of the user's code
+that made it (site) and, when differentiation made it, where it comes from (origin). Operators and methods are attached
+by `graphdiff.ops.methods`: this module imports no op.
+"""
+from __future__ import annotations
+
+import itertools
+import linecache
+import os
+import sys
+from types import CodeType, MappingProxyType
+from typing import Any, NamedTuple
+
+from ..errors import NodeTypeError, show_name
+from ..specs import format_spec
+from .opdef import OpDef
+
+_serial = itertools.count()
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_inside: dict[CodeType, bool] = {}
+
+
+class Site(NamedTuple):
+    """A line of the user's code."""
+
+    file: str
+    line: int
+    function: str
+
+    @property
+    def source(self) -> str:
+        """The text of the line, stripped; '' when the file is gone."""
+        return linecache.getline(self.file, self.line).strip()
+
+    def __str__(self) -> str:
+        return f"{os.path.basename(self.file)}:{self.line}"
+
+
+class Origin(NamedTuple):
+    """Where a differentiated node comes from: the adjoint (or tangent) of `primal`, contributed by `consumer`.
+
+    `consumer` is None for the seed and for sums of contributions.
+    """
+
+    primal: Any
+    consumer: Any
+    kind: str              # "adjoint" or "tangent"
+
+
+def capture() -> Any:
+    """(code, instruction) of the innermost frame outside this package: cheap now, a Site when somebody asks."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        code = frame.f_code
+        inside = _inside.get(code)
+        if inside is None:
+            inside = _inside[code] = code.co_filename.startswith(_PACKAGE)
+        if not inside:
+            return code, frame.f_lasti
+        frame = frame.f_back        # type: ignore[assignment]
+    return None
+
+
+def _resolve(raw: Any) -> Site | None:
+    if raw is None or type(raw) is Site:
+        return raw
+    code, lasti = raw
+    line = code.co_firstlineno
+    for start, stop, number in code.co_lines():
+        if start <= lasti < stop and number is not None:
+            line = number
+            break
+    return Site(code.co_filename, line, code.co_name)
+
+
+class _Fields:
+    """The storage of a node. `new_node` fills one and then turns it into a Node, whose fields cannot be set: guarding
+    every store of the constructor would triple the cost of making a node."""
+
+    __slots__ = ("__weakref__", "_attrs", "_site", "dtype", "inputs", "name", "op", "origin", "scope", "serial", "shape")
+
+
+def new_node(op: OpDef, inputs: tuple[Node, ...], attrs: tuple[Any, ...], shape: tuple[Any, ...], dtype: Any,
+             site: Any, origin: Any = None, name: str | None = None, scope: str = "") -> Node:
+    """A node from finished facts; shapes and dtypes are the caller's responsibility."""
+    n = _Fields()
+    n.op = op
+    n.inputs = inputs
+    n._attrs = attrs
+    n.shape = shape
+    n.dtype = dtype
+    n._site = site
+    n.origin = origin
+    n.name = name
+    n.scope = scope
+    n.serial = next(_serial)
+    n.__class__ = Node          # type: ignore[assignment]
+    return n                    # type: ignore[return-value]
+
+
+class Node(_Fields):
+    """One operation of the graph. Made by the functions of graphdiff, never directly."""
+
+    __slots__ = ()
+
+    op: OpDef
+    inputs: tuple[Node, ...]
+    shape: tuple[Any, ...]
+    dtype: Any
+    name: str | None
+    origin: Origin | None
+    scope: str             # names of the enclosing gd.scope blocks, joined by /
+    serial: int
+    _attrs: tuple[Any, ...]
+    _site: Any
+
+    def __init__(self) -> None:
+        raise NodeTypeError("nodes are made by functions: gd.input, gd.constant, gd.variable, or an operation on nodes")
+
+    @property
+    def attrs(self) -> MappingProxyType[str, Any]:
+        """The options of the op by name, read-only."""
+        return MappingProxyType(dict(zip(self.op.attr_names, self._attrs, strict=True)))
+
+    @property
+    def site(self) -> Site | None:
+        """File, line and function of the user's code that made this node."""
+        site = _resolve(self._site)
+        object.__setattr__(self, "_site", site)
+        return site
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> Any:
+        """Number of elements: an int, or a Dim when a size is named."""
+        n: Any = 1
+        for s in self.shape:
+            n = n * s
+        return n
+
+    @property
+    def spec(self) -> str:
+        """Shape and dtype as text: float32[32, 784]."""
+        return format_spec(self.shape, self.dtype)
+
+    @property
+    def label(self) -> str:
+        """The name if there is one, else the op's name."""
+        return show_name(self.name) if self.name is not None else self.op.name
+
+    def named(self, name: str) -> Node:
+        """The same node under a name: a new node with the same op, inputs and options."""
+        if not isinstance(name, str):
+            raise NodeTypeError(f"named: a name is a str, not {type(name).__name__}")
+        return self._replace(self.inputs, name=name)
+
+    def _replace(self, inputs: tuple[Node, ...], *, name: str | None = None, shape: Any = None,
+                 attrs: Any = None) -> Node:
+        return new_node(self.op, inputs, self._attrs if attrs is None else attrs,
+                        self.shape if shape is None else shape, self.dtype, self._site, self.origin,
+                        self.name if name is None else name, self.scope)
+
+    @property
+    def value(self) -> Any:
+        """The array of a constant, or a read-only view of a variable's current array."""
+        if self.op.name == "constant":
+            return self._attrs[0]
+        if self.op.name == "variable":
+            return self._attrs[0].view()
+        raise NodeTypeError(self._misuse("has no value until a function runs", "gd.evaluate(node, {input: value}) or "
+                                         "gd.function(inputs, node)"))
+
+    def __repr__(self) -> str:
+        name = "" if self.name is None else f" {show_name(self.name, 30)}"
+        site = self.site
+        at = "" if site is None else f" at {site}"
+        return f"<{self.op.name}{name} {format_spec(self.shape, self.dtype)}{at}>"
+
+    def _misuse(self, problem: str, instead: str) -> str:
+        site = self.site
+        where = "" if site is None else f" made at {site}"
+        return f"node {self.label!r} ({self.spec}){where} {problem}; write {instead} instead"
+
+    def __bool__(self) -> bool:
+        raise NodeTypeError(self._misuse("has no truth value: it stands for numbers that exist only when a function runs",
+                                         "gd.where(condition, a, b), or gd.logical_and / or / not,"))
+
+    def __float__(self) -> float:
+        raise NodeTypeError(self._misuse("is not a number", "gd.evaluate(node, {input: value})"))
+
+    def __int__(self) -> int:
+        raise NodeTypeError(self._misuse("is not a number", "gd.evaluate(node, {input: value}), or node.astype('int64'),"))
+
+    def __index__(self) -> int:
+        raise NodeTypeError(self._misuse("cannot be a Python index or size", "gd.take(x, node), or a named dimension,"))
+
+    def __complex__(self) -> complex:
+        raise NodeTypeError(self._misuse("is not a number", "gd.evaluate(node, {input: value})"))
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise NodeTypeError(self._misuse("cannot become an array before a function runs", "gd.evaluate(node, {input: value}), "
+                                         "or gd.function(inputs, node),"))
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise NodeTypeError(self._misuse("has no axes, so no length", "node.size"))
+        n = self.shape[0]
+        if not isinstance(n, int):
+            raise NodeTypeError(self._misuse(f"has a first size ({n}) that is known only when a function runs", "gd.size(node, 0)"))
+        return n
+
+    def __iter__(self) -> Any:
+        n = len(self)
+        return (self[i] for i in range(n))       # type: ignore[index]
+
+    def __contains__(self, item: object) -> bool:
+        raise NodeTypeError(self._misuse("cannot be searched before a function runs", "gd.any(node == item)"))
+
+    def __setitem__(self, index: object, value: object) -> None:
+        raise NodeTypeError(self._misuse("is immutable", "x = x.at[index].set(value)"))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "value" and self.op.name == "variable":
+            self._attrs[0].assign(value)
+            return
+        raise NodeTypeError(self._misuse(f"is immutable: cannot set {name!r}", "node.named(...), or build a new node,"))
+
+    def __delattr__(self, name: str) -> None:
+        raise NodeTypeError(self._misuse(f"is immutable: cannot delete {name!r}", "a new node"))
+
+    def __copy__(self) -> Node:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        from .text import dump_nodes, load_nodes    # a flat table: pickle itself would recurse through inputs
+        return _first, (load_nodes, dump_nodes([self]))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Node:
+        from .text import dump_nodes, load_nodes
+        known = memo.get(id(self))
+        return known if known is not None else load_nodes(dump_nodes([self]))[0]
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))
+
+
+def _first(load: Any, table: Any) -> Node:
+    return load(table)[0]
+
+
+def describe(node: Node) -> tuple[str, str, str]:
+    """Name, spec and kind of an operand, as the rows of an error show them."""
+    return node.label, format_spec(node.shape, node.dtype), node.op.name

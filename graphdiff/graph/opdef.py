@@ -1,0 +1,85 @@
+"""What an op is: one record a kind of operation, and the registry of all of them.
+
+A record holds every fact about an op; code elsewhere asks the record and never lists op names. This module knows no
+op: families in `graphdiff.ops` register theirs. An op without an answer to "what is your derivative?" cannot be
+registered; the three answers are a rule (partials, vjp or linear), `zero` (connected, derivative 0) and `cuts` (not
+differentiable, because ...).
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+REGISTRY: dict[str, OpDef] = {}
+
+# Partial derivatives that are not nodes: multiplying by them is a sign, or nothing at all.
+ONE = "one"
+MINUS_ONE = "minus one"
+ZERO = "zero"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class OpDef:
+    """The record of one op. Node tuples are called inputs, the tuple of option values attrs."""
+
+    name: str
+    formula: str                                  # one line, in the letters x, y, z for the operands
+    infer: Callable[..., Any]                     # infer(inputs, attrs) -> (shape, dtype); raises one-line facts
+    reference: Callable[..., Any] | None          # reference(*arrays, **attrs) -> array: the NumPy oracle
+    attr_names: tuple[str, ...] = ()
+    arity: int | None = None                      # None: any number of operands
+    family: str = "structural"                    # elementwise, reduction, movement, indexing, structural, leaf
+
+    # derivative: exactly one of these
+    partials: tuple[Any, ...] | None = None       # elementwise: (x, y, ..., out) -> node | ONE | MINUS_ONE | ZERO, one each
+    vjp: Callable[..., Any] | None = None         # vjp(g, node, needs) -> one node or None per input; needs: bools
+    zero: bool = False                            # connected, derivative zero everywhere
+    cuts: str | None = None                       # why there is none
+
+    linear: tuple[int, ...] = ()                  # operands in which the op is (multi)linear: gives forward mode
+    jvp: Callable[..., Any] | None = None         # jvp(tangents, node) -> node, when neither partials nor linear serve
+
+    lower: Callable[..., Any] | str = "map"       # "map": the elementwise kernel of the same name; else lower(ctx, node)
+    cost: Callable[..., Any] | None = None        # cost(node) -> FLOPs; None: one per output element
+    symbol: str = ""                              # label in pictures, when shorter than the name
+    latex: str = ""                               # the same for LaTeX, with {0}, {1} for operands
+    domain: tuple[tuple[float, float], ...] = ()  # where tests sample each float operand; default (-2, 2)
+    analytic: Callable[..., Any] | None = None    # the reference continued to complex numbers, when NumPy's is not
+    ulp: float = 2.0                              # promised accuracy of the elementwise kernel
+    source: str = ""                              # where the formula comes from, when it is not plain calculus
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}: {self.formula}>"
+
+    # An op compares and hashes like its name, so that node.op == "add" reads as it should.
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, str) and other == self.name)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return lookup, (self.name,)
+
+
+def lookup(name: str) -> OpDef:
+    """The op registered under `name`; KeyError names it."""
+    try:
+        return REGISTRY[name]
+    except KeyError:
+        raise KeyError(f"no op is called {name!r}") from None
+
+
+def register(op: OpDef) -> OpDef:
+    """Add a record to the registry, once. Refuses an op without exactly one answer about its derivative."""
+    answers = [op.partials is not None, op.vjp is not None, op.zero, op.cuts is not None]
+    if sum(answers) != 1:
+        raise ValueError(f"op {op.name!r} must state exactly one of partials, vjp, zero, cuts")
+    if op.name in REGISTRY:
+        raise ValueError(f"op {op.name!r} is defined twice")
+    REGISTRY[op.name] = op
+    return op

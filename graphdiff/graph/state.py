@@ -1,0 +1,59 @@
+"""State: the array behind a variable, and the lock under which calls that share it take turns."""
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import Any
+
+import numpy as np
+
+from ..errors import DTypeError, NodeTypeError, ShapeError
+from .build import CONTEXT, VARIABLE, checked_array, public, site_now
+from .node import Node, new_node
+
+_number = itertools.count()
+
+
+class Storage:
+    """Owns one C-ordered array for as long as the variable lives; its memory never moves."""
+
+    __slots__ = ("__weakref__", "array", "lock", "number")
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.lock = threading.RLock()
+        self.number = next(_number)      # locks are taken in this order, so two calls cannot wait for each other
+
+    def view(self) -> Any:
+        v = self.array.view()
+        v.flags.writeable = False
+        return v
+
+    def assign(self, value: Any) -> None:
+        """Copy a new value in. Shape and dtype must be the variable's (integers and Python numbers are converted)."""
+        new = np.asarray(value)
+        if new.dtype.kind == "O" or not np.can_cast(new.dtype, self.array.dtype, "same_kind"):
+            raise DTypeError(f"value: cannot store {new.dtype} in a variable of {self.array.dtype}\nhint: cast it with astype")
+        if new.dtype.kind == "f" and new.dtype.itemsize > self.array.dtype.itemsize and type(value) not in (float, int, list, tuple):
+            raise DTypeError(f"value: {new.dtype} into {self.array.dtype} would lose digits\nhint: value.astype({self.array.dtype.name!r})")
+        if new.shape != self.array.shape:
+            raise ShapeError(f"value: shape {list(new.shape)} given, the variable has {list(self.array.shape)}")
+        with self.lock:
+            self.array[...] = new
+
+    def __reduce__(self) -> Any:
+        return Storage, (self.array.copy(),)
+
+
+@public
+def variable(value: Any, name: str | None = None) -> Node:
+    """A variable with an initial value (copied). `v.value` is a read-only view; `v.value = array` sets it.
+
+    Dtype and shape are the value's; integers of other widths become int64. Raises DTypeError for objects and text.
+    """
+    if isinstance(value, Node):
+        raise NodeTypeError("a variable starts from an array, not from a node\nhint: gd.evaluate(node, {...}) gives one")
+    if name is not None and not isinstance(name, str):
+        raise NodeTypeError(f"a name is a str, not {type(name).__name__}")
+    array = checked_array(value, "value")
+    return new_node(VARIABLE, (), (Storage(array),), array.shape, array.dtype, site_now(), CONTEXT.origin, name)

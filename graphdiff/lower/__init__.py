@@ -1,0 +1,1 @@
+"""From nodes to a flat program: views of buffers (view), the program (program), and the walk that makes it (emit)."""

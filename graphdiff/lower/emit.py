@@ -1,0 +1,186 @@
+"""Lowering: a walk over scheduled nodes that makes instructions over views.
+
+Elementwise nodes become the kernel of the same name over broadcast views; other ops say themselves how they are lowered
+(`OpDef.lower`), through the Lowering object they are given. All sizes are ints here.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import FLOAT16, FLOAT32
+from ..errors import GraphdiffError
+from ..graph.build import located
+from ..graph.node import Node
+from ..plan.memory import plan_memory
+from .program import CONSTANTS, FIRST, Program
+from .view import View, contiguous_strides, count
+
+
+class Lowering:
+    """What an op's lower rule may do: look at operands, make buffers, append instructions."""
+
+    def __init__(self) -> None:
+        self.instrs: list[Any] = []
+        self.buffers: list[int] = []
+        self.constants = bytearray()
+        self.known: dict[Any, View] = {}
+        self.views: dict[int, View] = {}
+        self.node: Node | None = None
+
+    def raw(self, node: Node) -> View:
+        """The view of an operand as it is stored."""
+        return self.views[id(node)]
+
+    def view(self, node: Node) -> View:
+        """The view of an operand as kernels take it: float16 as float32."""
+        v = self.views[id(node)]
+        return self.cast(v, FLOAT32) if v.dtype is FLOAT16 else v
+
+    def new(self, shape: Any, dtype: Any) -> View:
+        """A fresh C-contiguous buffer."""
+        shape = tuple(shape)
+        self.buffers.append(count(shape) * dtype.itemsize)
+        return View(len(self.buffers) - 1, 0, shape, contiguous_strides(shape), dtype)
+
+    def emit(self, op: str, out: View, ins: Sequence[View], attrs: Sequence[int] = ()) -> View:
+        """Append one instruction; returns out."""
+        self.instrs.append((op, (out,), tuple(ins), tuple(attrs), self.node))
+        return out
+
+    def copy(self, v: View) -> View:
+        """A contiguous copy."""
+        return self.emit("copy", self.new(v.shape, v.dtype), [v])
+
+    def contiguous(self, v: View) -> View:
+        return v if v.contiguous else self.copy(v)
+
+    def reshape(self, v: View, shape: Any) -> View:
+        """A view under another shape, copied when it must be."""
+        r = v.reshape(shape)
+        if r is None:
+            r = self.copy(v).reshape(shape)
+        assert r is not None
+        return r
+
+    def cast(self, v: View, dtype: Any) -> View:
+        return v if v.dtype is dtype else self.emit("cast", self.new(v.shape, dtype), [v])
+
+    def fill(self, out: View, value: Any) -> View:
+        """Every element of out becomes value."""
+        return self.emit("copy", out, [self.constant(np.asarray(value, out.dtype)).broadcast(out.shape)])
+
+    def map(self, op: str, *ins: View, dtype: Any = None) -> View:
+        """An elementwise kernel over broadcast operands, into a fresh buffer."""
+        shape = np.broadcast_shapes(*[v.shape for v in ins])
+        out = self.new(shape, ins[-1].dtype if dtype is None else dtype)
+        return self.emit(op, out, [v.broadcast(shape) for v in ins])
+
+    def constant(self, array: Any) -> View:
+        """A view of a constant; equal small ones (by bits) are stored once."""
+        array = np.ascontiguousarray(array).reshape(np.shape(array))
+        key: Any = (array.dtype, array.shape, array.tobytes()) if array.nbytes <= 64 else id(array)
+        known = self.known.get(key)
+        if known is not None:
+            return known
+        align = 8 if array.nbytes <= 16 else 64
+        offset = (len(self.constants) + align - 1) // align * align
+        self.constants += b"\0" * (offset - len(self.constants)) + array.tobytes()
+        v = View(-1 - CONSTANTS, offset, array.shape, contiguous_strides(array.shape), array.dtype)
+        self.known[key] = v
+        return v
+
+
+def _lower_map(ctx: Lowering, node: Node) -> View:
+    shape = node.shape
+    views = ctx.views
+    ins = []
+    for x in node.inputs:
+        v = views[id(x)]
+        ins.append(v if v.shape == shape else v.broadcast(shape))
+    out = ctx.new(shape, node.dtype)
+    ctx.instrs.append((node.op.name, (out,), tuple(ins), (), node))
+    return out
+
+
+def _lower_cast(ctx: Lowering, node: Node) -> View:
+    return ctx.cast(ctx.raw(node.inputs[0]), node.dtype)
+
+
+def _lower_int_power(ctx: Lowering, node: Node) -> View:
+    return ctx.emit("int_power", ctx.new(node.shape, node.dtype), [ctx.raw(x).broadcast(node.shape) for x in node.inputs])
+
+
+_RULES: dict[str, Callable[..., View]] = {"map": _lower_map, "cast": _lower_cast, "int_power": _lower_int_power}
+
+
+def lower(order: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node], updates: Sequence[tuple[Node, Node]],
+          elementwise: Any, *, in_place: bool = True) -> Program:
+    """The program of scheduled nodes: inputs and outputs in the caller's order, then variables as they appear.
+
+    Outputs see the old values of variables; the updates are copies after the commit mark.
+    """
+    ctx = Lowering()
+    bases: list[tuple[str, str, int, bool]] = []
+
+    def outside(kind: str, name: str, node: Node, writable: bool) -> View:
+        bases.append((kind, name, count(node.shape) * node.dtype.itemsize, writable))
+        return View(-1 - FIRST - (len(bases) - 1), 0, node.shape, contiguous_strides(node.shape), node.dtype)
+
+    input_views = [outside("input", f"in{i}", x, False) for i, x in enumerate(inputs)]
+    output_views = [outside("output", f"out{i}", o, True) for i, o in enumerate(outputs)]
+    variables: dict[int, View] = {}
+    for x, v in zip(inputs, input_views, strict=True):
+        ctx.views[id(x)] = v
+    written = {id(v) for v, _ in updates}
+    for v, _ in updates:
+        if id(v) not in variables:
+            variables[id(v)] = outside("variable", f"var{len(variables)}", v, True)
+    for node in order:
+        key = id(node)
+        if key in ctx.views:
+            continue
+        name = node.op.name
+        if name == "constant":
+            ctx.views[key] = ctx.constant(node._attrs[0])
+            continue
+        if name == "variable":
+            if key not in variables:
+                variables[key] = outside("variable", f"var{len(variables)}", node, False)
+            ctx.views[key] = variables[key]
+            continue
+        rule = node.op.lower
+        ctx.node = node
+        try:
+            view = rule(ctx, node) if callable(rule) else _RULES[rule](ctx, node)
+        except GraphdiffError as error:
+            raise located(error, name, node.inputs) from None
+        if view.dtype is not node.dtype:
+            view = ctx.cast(view, node.dtype)
+        ctx.views[key] = view
+    ctx.node = None
+    fixed: dict[int, int] = {}
+    for out, node in zip(output_views, outputs, strict=True):
+        view = ctx.views[id(node)]
+        whole = view.buffer >= 0 and view.offset == 0 and ctx.buffers[view.buffer] == count(node.shape) * node.dtype.itemsize
+        if whole and view.contiguous and view.buffer not in fixed:
+            fixed[view.buffer] = out.buffer        # the producer writes straight into the caller's array
+        else:
+            ctx.emit("copy", out, [view])
+    staged = []
+    for v, new in updates:
+        view = ctx.views[id(new)]
+        base_node = next((x for x in order if id(x) in written and ctx.views.get(id(x)) is not None
+                          and view.buffer < 0 and ctx.views[id(x)].buffer == view.buffer), None)
+        if base_node is not None and not (view is ctx.views.get(id(v))):
+            view = ctx.copy(view)                  # reads a variable that is about to change
+        staged.append(view)
+    commit = len(ctx.instrs)
+    for (v, _), view in zip(updates, staged, strict=True):
+        if view is not ctx.views.get(id(v)):
+            ctx.emit("copy", variables[id(v)], [view])
+    program = Program(ctx.instrs, ctx.buffers, ctx.constants, bases, input_views, output_views, commit)
+    program.places, program.arena_nbytes = plan_memory(ctx.instrs, ctx.buffers, fixed, elementwise, in_place=in_place)
+    return program

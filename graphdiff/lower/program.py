@@ -1,0 +1,57 @@
+"""The flat program: instructions over views, and its listing, one line an instruction."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..graph.node import Node
+from .view import View
+
+ARENA, CONSTANTS, FIRST = 0, 1, 2       # enum gd_base
+
+
+@dataclass(slots=True)
+class Program:
+    """Instructions are (kernel name, output views, input views, integers, node they belong to)."""
+
+    instrs: list[tuple[str, tuple[View, ...], tuple[View, ...], tuple[int, ...], Node | None]]
+    buffers: list[int]                              # bytes of every arena buffer
+    constants: bytearray
+    bases: list[tuple[str, str, int, bool]]         # (kind, name, bytes, writable) from base FIRST on
+    inputs: list[View]
+    outputs: list[View]
+    commit: int = 0                                 # first instruction that is never interrupted
+    places: list[int] = field(default_factory=list)     # buffer -> arena offset, or -1 - base when it lives outside
+    arena_nbytes: int = 0
+
+    def base_name(self, number: int) -> str:
+        return ("arena", "constants")[number] if number < FIRST else self.bases[number - FIRST][1]
+
+    def where(self, view: View) -> tuple[int, int]:
+        """(base, byte offset) of a view, once memory is planned."""
+        if view.buffer < 0:
+            return -1 - view.buffer, view.offset
+        place = self.places[view.buffer]
+        return (ARENA, place + view.offset) if place >= 0 else (-1 - place, view.offset)
+
+    def operand(self, view: View) -> str:
+        base, offset = self.where(view)
+        name = "a" if base == ARENA else "c" if base == CONSTANTS else self.base_name(base)
+        size = view.dtype.itemsize
+        text = f"{name}[{offset}]" if base <= CONSTANTS or offset else name
+        layout = "" if view.contiguous else ":" + ",".join(str(s) for s in view.strides)
+        del size
+        return f"{text}:{view.dtype.name}{list(view.shape)}{layout}" if view.shape else f"{text}:{view.dtype.name}"
+
+    def __str__(self) -> str:
+        lines = [f"program  {len(self.instrs)} instructions, arena {self.arena_nbytes} bytes, "
+                 f"constants {len(self.constants)} bytes"]
+        for i, (op, outs, ins, attrs, node) in enumerate(self.instrs):
+            if i == self.commit and i < len(self.instrs):
+                lines.append("  -- commit --")
+            options = f" {list(attrs)}" if attrs else ""
+            site = "" if node is None or node.site is None else f"   ; {node.site}"
+            lines.append(f"{i:4}  {op:<14} {', '.join(map(self.operand, outs))} <- {', '.join(map(self.operand, ins))}{options}{site}")
+        return "\n".join(lines)
+
+    __repr__ = __str__

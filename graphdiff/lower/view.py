@@ -1,0 +1,122 @@
+"""Views: where an operand lives and how it is laid out. Reshapes, transposes, slices and broadcasts are only that.
+
+A view names a buffer (a number >= 0: in the arena, placed later; below 0: base -1 - buffer, given from outside), an
+offset in bytes, sizes, and strides in elements.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """C-order strides in elements."""
+    strides = []
+    step = 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= n if n > 1 else 1
+    return tuple(reversed(strides))
+
+
+def count(shape: tuple[int, ...]) -> int:
+    n = 1
+    for s in shape:
+        n *= s
+    return n
+
+
+class View:
+    """A strided view of a buffer; never changed once made (index caches its row in the packed table)."""
+
+    __slots__ = ("buffer", "dtype", "index", "offset", "shape", "strides")
+
+    def __init__(self, buffer: int, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> None:
+        self.buffer = buffer
+        self.offset = offset
+        self.shape = shape
+        self.strides = strides
+        self.dtype = dtype
+        self.index = -1
+
+    def __repr__(self) -> str:
+        where = f"b{self.buffer}" if self.buffer >= 0 else f"base{-1 - self.buffer}"
+        return f"{where}+{self.offset} {self.dtype.name}{list(self.shape)} strides {list(self.strides)}"
+
+    @property
+    def contiguous(self) -> bool:
+        """Elements lie side by side in C order."""
+        step = 1
+        for n, s in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if n != 1 and s != step and 0 not in self.shape:
+                return False
+            step *= n
+        return True
+
+    def with_layout(self, shape: Any, strides: Any, shift: int = 0) -> View:
+        return View(self.buffer, self.offset + shift * self.dtype.itemsize, tuple(shape), tuple(strides), self.dtype)
+
+    def transpose(self, axes: Any) -> View:
+        """Axis i of the result is axis axes[i] of this view."""
+        return self.with_layout([self.shape[a] for a in axes], [self.strides[a] for a in axes])
+
+    def slice(self, starts: Any, steps: Any, sizes: Any) -> View:
+        """Elements start, start + step, ... of every axis. A start outside an empty axis does not move the pointer."""
+        if 0 in sizes:
+            return self.with_layout(sizes, [s * t for s, t in zip(self.strides, steps, strict=True)])
+        shift = sum(a * s for a, s in zip(starts, self.strides, strict=True))
+        return self.with_layout(sizes, [s * t for s, t in zip(self.strides, steps, strict=True)], shift)
+
+    def broadcast(self, shape: Any) -> View:
+        """NumPy's broadcasting: missing leading axes and axes of size 1 get stride 0."""
+        shape = tuple(shape)
+        if shape == self.shape:
+            return self
+        lead = len(shape) - len(self.shape)
+        strides = [0] * lead + [0 if n == 1 and m != 1 else s
+                                for n, m, s in zip(self.shape, shape[lead:], self.strides, strict=True)]
+        return self.with_layout(shape, strides)
+
+    def diagonal(self, axis1: int, axis2: int, offset: int = 0) -> View:
+        """Both axes replaced by one at the end that runs along the diagonal, as numpy.diagonal."""
+        n1, n2 = self.shape[axis1], self.shape[axis2]
+        n = max(0, min(n1 + min(offset, 0), n2 - max(offset, 0)))
+        shift = (max(offset, 0) * self.strides[axis2] - min(offset, 0) * self.strides[axis1]) if n else 0
+        rest = [i for i in range(len(self.shape)) if i not in (axis1, axis2)]
+        return self.with_layout([self.shape[i] for i in rest] + [n],
+                                [self.strides[i] for i in rest] + [self.strides[axis1] + self.strides[axis2]], shift)
+
+    def reshape(self, shape: Any) -> View | None:
+        """The same elements in C order under another shape, or None when that needs a copy."""
+        shape = tuple(shape)
+        if shape == self.shape:
+            return self
+        if self.contiguous or count(shape) == 0:
+            return self.with_layout(shape, contiguous_strides(shape))
+        old = [(n, s) for n, s in zip(self.shape, self.strides, strict=True) if n != 1]
+        strides: list[int] = []
+        i = j = 0
+        new = [n for n in shape if n != 1]
+        while j < len(new):
+            rows, cols = new[j], old[i][0]
+            first, last = i, j
+            while rows != cols:                 # smallest groups of axes with the same number of elements
+                if rows < cols:
+                    j += 1
+                    rows *= new[j]
+                else:
+                    i += 1
+                    cols *= old[i][0]
+            for k in range(first, i):           # the old axes of a group must be evenly spaced
+                if old[k][1] != old[k + 1][0] * old[k + 1][1]:
+                    return None
+            step = old[i][1]
+            group = []
+            for k in range(j, last - 1, -1):
+                group.append(step)
+                step *= new[k]
+            strides += reversed(group)
+            i, j = i + 1, j + 1
+        full, it = [], iter(strides)
+        for n in shape:
+            full.append(next(it) if n != 1 else 0)
+        return self.with_layout(shape, full)

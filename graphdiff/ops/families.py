@@ -1,0 +1,183 @@
+"""What elementwise ops share: promotion of operands, the shape rule, and the functions made from a record.
+
+A record states each partial derivative once; `diff` turns it into both modes. An op's public function promotes its
+operands by NumPy 2's rules (Python numbers are weak) and makes casts visible as nodes of their own.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import BOOL, FLOAT64, PROMOTE, as_dtype, float_of, weak
+from ..errors import DTypeError
+from ..graph.build import as_node, located, make, public, scalar
+from ..graph.node import Node
+from ..graph.opdef import ZERO, OpDef, register
+from ..specs import broadcast
+
+NUMBER = (float, int, bool)
+
+
+def _infer_same(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    first = inputs[0]
+    shape = first.shape
+    for x in inputs:
+        if x.shape != shape:
+            return broadcast(*[y.shape for y in inputs]), first.dtype
+    return shape, first.dtype
+
+
+def _infer_unary(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    x = inputs[0]
+    return x.shape, x.dtype
+
+
+def _infer_binary(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    x, y = inputs
+    a, b = x.shape, y.shape
+    if a == b or not b:
+        return a, x.dtype
+    if not a:
+        return b, x.dtype
+    return broadcast(a, b), x.dtype
+
+
+def _infer_test(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    return _infer_same(inputs, attrs)[0], BOOL
+
+
+def _infer_cast(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    return inputs[0].shape, attrs[0]
+
+
+def _cast_vjp(g: Node, node: Node, needs: Any) -> Any:
+    return (cast(g, node.inputs[0].dtype),)
+
+
+CAST = register(OpDef("cast", "x as another dtype", _infer_cast, lambda x, *, dtype: np.asarray(x).astype(dtype),
+                      attr_names=("dtype",), arity=1, family="elementwise", vjp=_cast_vjp, linear=(0,), lower="cast"))
+
+
+def cast(x: Node, dtype: Any) -> Node:
+    """x in another dtype; x itself when it has it already."""
+    return x if x.dtype is dtype else make(CAST, (x,), (dtype,))
+
+
+def pair(a: Any, b: Any) -> tuple[Node, Node]:
+    """Two operands as nodes of one dtype."""
+    if isinstance(a, Node):
+        if isinstance(b, Node):
+            pass
+        elif type(b) in NUMBER:
+            dtype = weak(b, a.dtype)
+            return cast(a, dtype), scalar(b, dtype)
+        else:
+            b = as_node(b, a.dtype)
+    elif isinstance(b, Node):
+        if type(a) in NUMBER:
+            dtype = weak(a, b.dtype)
+            return scalar(a, dtype), cast(b, dtype)
+        a = as_node(a, b.dtype)
+    else:
+        a, b = as_node(a), as_node(b)
+    if a.dtype is b.dtype:
+        return a, b
+    dtype = PROMOTE[a.dtype, b.dtype]
+    return cast(a, dtype), cast(b, dtype)
+
+
+def floating(x: Any) -> Node:
+    """One operand as a node of a float dtype."""
+    x = as_node(x)
+    return x if x.dtype.kind == "f" else cast(x, FLOAT64)
+
+
+def _doc(op: OpDef) -> str:
+    lines = [f"{op.formula}", "", "Shapes: any; operands broadcast.",
+             f"Accuracy: {op.ulp:g} ULP." if op.ulp else "Accuracy: correctly rounded."]
+    if op.source:
+        lines.append(f"Source: {op.source}.")
+    return "\n".join(lines)
+
+
+def _finish(function: Callable[..., Any], op: OpDef, doc: str | None) -> Callable[..., Any]:
+    function.__name__ = function.__qualname__ = op.name
+    function.__doc__ = doc or _doc(op)
+    function.op = op          # type: ignore[attr-defined]
+    return function
+
+
+def unary(name: str, formula: str, reference: Callable[..., Any], partial: Any = None, *, kind: str = "float",
+          doc: str | None = None, **facts: Any) -> Callable[[Any], Node]:
+    """Register an elementwise op of one operand and return its public function.
+
+    kind: "float" (integers become float64 first), "any" (every number), "int" (integers and bool), "test" (gives bool).
+    """
+    if partial is not None:
+        facts["partials"] = (partial,)
+    op = register(OpDef(name, formula, _infer_test if kind in ("test", "ftest") else _infer_unary, reference, arity=1,
+                        family="elementwise", **facts))
+
+    if kind in ("float", "ftest"):
+        def function(x: Any) -> Node:
+            if not isinstance(x, Node):
+                x = as_node(x)
+            if x.dtype.kind != "f":
+                x = cast(x, FLOAT64)
+            return make(op, (x,))
+    elif kind == "any":
+        def function(x: Any) -> Node:
+            x = as_node(x)
+            if x.dtype is BOOL:
+                raise located(DTypeError("not defined for bool"), name, (x,))
+            return make(op, (x,))
+    elif kind == "int":
+        def function(x: Any) -> Node:
+            x = as_node(x)
+            if x.dtype.kind == "f":
+                raise located(DTypeError(f"defined for integers and bool, not {x.dtype}"), name, (x,))
+            return make(op, (x,))
+    else:
+        def function(x: Any) -> Node:
+            return make(op, (as_node(x),))
+    return _finish(function, op, doc)
+
+
+def binary(name: str, formula: str, reference: Callable[..., Any], partials: tuple[Any, Any] | None = None, *,
+           kind: str = "float", bools: bool = True, doc: str | None = None, **facts: Any) -> Callable[[Any, Any], Node]:
+    """Register an elementwise op of two operands and return its public function; kinds as for `unary`.
+
+    bools=False: NumPy refuses two bools, and so does the op.
+    """
+    if partials is not None:
+        facts["partials"] = partials
+    op = register(OpDef(name, formula, _infer_test if kind == "test" else _infer_binary, reference, arity=2,
+                        family="elementwise", **facts))
+
+    if kind == "float":
+        def function(x: Any, y: Any) -> Node:
+            x, y = pair(x, y)
+            if x.dtype.kind != "f":
+                x, y = cast(x, FLOAT64), cast(y, FLOAT64)
+            return make(op, (x, y))
+    elif kind == "int":
+        def function(x: Any, y: Any) -> Node:
+            x, y = pair(x, y)
+            if x.dtype.kind == "f":
+                raise located(DTypeError(f"defined for integers and bool, not {x.dtype}"), name, (x, y))
+            return make(op, (x, y))
+    elif bools:
+        def function(x: Any, y: Any) -> Node:
+            return make(op, pair(x, y))
+    else:
+        def function(x: Any, y: Any) -> Node:
+            x, y = pair(x, y)
+            if x.dtype is BOOL:
+                raise located(DTypeError("not defined for two bools\nhint: use logical_xor or astype('int64')"), name, (x, y))
+            return make(op, (x, y))
+    return _finish(function, op, doc)
+
+
+__all__ = ["BOOL", "CAST", "FLOAT64", "ZERO", "as_dtype", "binary", "cast", "float_of", "floating", "pair", "public", "unary"]

@@ -1,0 +1,592 @@
+"""Indexing: x[index], take, take_along_axis, x.at[index], one_hot, segments.
+
+An index is split once into a basic part (ints, slices, None: views) and an advanced part (integer arrays: gather). Several
+index arrays become one linear index over merged axes, checked per axis. Constant indices are checked when built,
+others when they run; both are OutOfBounds. NumPy's rule for the place of the gathered axes holds.
+"""
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import BOOL, FLOAT16, INT64, as_dtype
+from ..errors import DTypeError, NodeTypeError, OutOfBounds, ShapeError
+from ..graph.build import as_node, make, make_constant, public
+from ..graph.node import Node
+from ..graph.opdef import OpDef, register
+from ..specs import Dim, broadcast, check_shape, format_shape, nelements, normalize_axis
+from .families import cast, floating
+from .movement import expand_to, full, permute, place, reshape_to, slice_axes, zeros, zeros_like
+
+# -- primitives: a gather along one axis, its two scatters, and the same along the last axis -----------------------
+
+
+def _check_index(i: Node, size: Any, axis: int) -> None:
+    """A constant index is checked at once."""
+    if i.dtype is not INT64:
+        raise DTypeError(f"an index must be integers, not {i.dtype}")
+    if i.op.name == "constant" and isinstance(size, int):
+        v = i._attrs[0]
+        bad = v[(v < -size) | (v >= size)]
+        if bad.size:
+            raise OutOfBounds(f"index {bad.flat[0]} is out of bounds for axis {axis} with size {size}")
+
+
+def _gather_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    (x, i), (axis,) = inputs, attrs
+    _check_index(i, x.shape[axis], axis)
+    shape = (*x.shape[:axis], *i.shape, *x.shape[axis + 1:])
+    check_shape(shape, x.dtype)
+    return shape, x.dtype
+
+
+def _three(v: Any, ctx: Any, axis: int, width: int) -> Any:
+    """[before, axes, after]: axis .. axis + width merged, the rest merged on both sides."""
+    s = v.shape
+    return ctx.reshape(v, (int(np.prod(s[:axis])), int(np.prod(s[axis:axis + width])), int(np.prod(s[axis + width:]))))
+
+
+def _gather_lower(ctx: Any, node: Node) -> Any:
+    (axis,) = node._attrs
+    x, i = ctx.raw(node.inputs[0]), ctx.raw(node.inputs[1])
+    out = ctx.new(node.shape, node.dtype)
+    ctx.emit("gather", _three(out, ctx, axis, len(i.shape)), [_three(x, ctx, axis, 1), ctx.reshape(i, (int(np.prod(i.shape)),))], [axis])
+    return out
+
+
+def _scatter_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    (x, i, v), (axis,) = inputs, attrs
+    _check_index(i, x.shape[axis], axis)
+    want = (*x.shape[:axis], *i.shape, *x.shape[axis + 1:])
+    if len(want) != len(v.shape) or broadcast(want, v.shape) != want:
+        raise ShapeError(f"values have shape {format_shape(v.shape)}, the indexed part has {format_shape(want)}")
+    return x.shape, x.dtype
+
+
+def _scatter_lower(kernel: str) -> Any:
+    def rule(ctx: Any, node: Node) -> Any:
+        (axis,) = node._attrs
+        x, i, v = ctx.view(node.inputs[0]), ctx.raw(node.inputs[1]), ctx.view(node.inputs[2])
+        out = ctx.new(node.shape, x.dtype)
+        ctx.emit(kernel, _three(out, ctx, axis, 1), [_three(x, ctx, axis, 1), ctx.reshape(i, (int(np.prod(i.shape)),)),
+                                                      _three(v, ctx, axis, len(i.shape))], [axis])
+        return out
+    return rule
+
+
+def _scatter_reference(add: bool) -> Any:
+    def reference(x: Any, i: Any, v: Any, *, axis: int) -> Any:
+        out = np.array(x, np.result_type(x, v) if np.iscomplexobj(v) else None)
+        at = (builtins.slice(None),) * axis + (i,)
+        if add:
+            np.add.at(out, at, v)
+        else:
+            flat = out.reshape(-1)
+            flat[np.arange(out.size).reshape(out.shape)[at].reshape(-1)] = np.broadcast_to(v, out[at].shape).reshape(-1)
+        return out
+    return reference
+
+
+GATHER = register(OpDef("gather", "x at positions y of an axis", _gather_infer,
+                        lambda x, i, *, axis: np.take(x, i, axis, mode="raise") if np.size(i) else np.take(x, i, axis, mode="clip"),
+                        attr_names=("axis",), arity=2, family="indexing", linear=(0,), lower=_gather_lower,
+                        vjp=lambda g, node, needs: (make(SCATTER_ADD, (zeros_like(node.inputs[0]), node.inputs[1], g), node._attrs), None)))
+
+
+def _scatter_add_vjp(g: Node, node: Node, needs: Any) -> Any:
+    return (g if needs[0] else None, None, make(GATHER, (g, node.inputs[1]), node._attrs) if needs[2] else None)
+
+
+def _scatter_add_jvp(ts: Any, node: Node) -> Node:
+    x, i, v = node.inputs
+    tx = zeros_like(x) if ts[0] is None else ts[0]
+    return tx if ts[2] is None else make(SCATTER_ADD, (tx, i, ts[2]), node._attrs)
+
+
+SCATTER_ADD = register(OpDef("scatter_add", "x with z added at positions y of an axis, duplicates accumulated in order", _scatter_infer,
+                             _scatter_reference(True), attr_names=("axis",), arity=3, family="indexing", vjp=_scatter_add_vjp,
+                             jvp=_scatter_add_jvp, lower=_scatter_lower("scatter_add")))
+
+
+def _winners(node: Node) -> Node:
+    """Which of the values are the last at their position: the others are overwritten and get no gradient."""
+    from .binary import equal
+    x, i, v = node.inputs
+    (axis,) = node._attrs
+    n = nelements(i.shape)
+    if not isinstance(n, int):
+        raise ShapeError("the derivative of .at[...].set needs a known number of indices")
+    number = make_constant(np.arange(n, dtype=np.int64).reshape(i.shape))
+    board = full((x.shape[axis],), -1, "int64")
+    board = make(SCATTER_SET, (board, i, number), (0,))
+    won = equal(make(GATHER, (board, i), (0,)), number)
+    return expand_to(reshape_to(won, (*[1] * axis, *i.shape, *[1] * (x.ndim - axis - 1))), v.shape)
+
+
+def _scatter_set_vjp(g: Node, node: Node, needs: Any) -> Any:
+    from .binary import where
+    x, i, v = node.inputs
+    zero = expand_to(zeros_like(cut_scalar(v)), v.shape)
+    gx = make(SCATTER_SET, (g, i, zero), node._attrs) if needs[0] else None
+    gv = None
+    if needs[2]:
+        gv = make(GATHER, (g, i), node._attrs)
+        if not _distinct(i, x.shape[node._attrs[0]]):
+            gv = where(_winners(node), gv, 0.0)
+    return (gx, None, gv)
+
+
+def cut_scalar(v: Node) -> Node:
+    from ..graph.build import scalar
+    return scalar(0, v.dtype)
+
+
+def _distinct(i: Node, size: Any) -> bool:
+    if i.op.name != "constant" or not isinstance(size, int):
+        return False
+    v = i._attrs[0].reshape(-1)
+    return bool(np.unique(np.where(v < 0, v + size, v)).size == v.size)
+
+
+def _scatter_set_jvp(ts: Any, node: Node) -> Node:
+    x, i, v = node.inputs
+    tx = zeros_like(x) if ts[0] is None else ts[0]
+    return make(SCATTER_SET, (tx, i, zeros_like(v) if ts[2] is None else ts[2]), node._attrs)
+
+
+SCATTER_SET = register(OpDef("scatter_set", "x with z put at positions y of an axis, the last of duplicates stays", _scatter_infer,
+                             _scatter_reference(False), attr_names=("axis",), arity=3, family="indexing", vjp=_scatter_set_vjp,
+                             jvp=_scatter_set_jvp, lower=_scatter_lower("scatter_set")))
+
+
+def _along_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    (x, i, *v), (axis,) = inputs, attrs
+    _check_index(i, x.shape[axis], axis)
+    for a, (n, m) in enumerate(zip(x.shape, i.shape, strict=True)):
+        if a != axis and n != m:
+            raise ShapeError(f"sizes differ along axis {a}: {n} and {m}")
+    return (x.shape if v else i.shape), x.dtype
+
+
+def _along_lower(kernel: str) -> Any:
+    def rule(ctx: Any, node: Node) -> Any:
+        (axis,) = node._attrs
+        order = list(range(node.ndim))
+        order[axis], order[-1] = order[-1], order[axis]
+        ins = [ctx.view(x) if x.dtype is not INT64 else ctx.raw(x) for x in node.inputs]
+        out = ctx.new(node.shape, ins[0].dtype)
+        ctx.emit(kernel, out.transpose(order), [v.transpose(order) for v in ins], [axis])
+        return out
+    return rule
+
+
+def _scatter_along_reference(x: Any, i: Any, v: Any, *, axis: int) -> Any:
+    out = np.moveaxis(np.array(x, np.result_type(x, v) if np.iscomplexobj(v) else None), axis, -1)
+    flat, i, v = out.reshape(-1, out.shape[-1]).copy(), np.moveaxis(i, axis, -1), np.moveaxis(v, axis, -1)
+    rows = np.arange(flat.shape[0])[:, None]
+    np.add.at(flat, (rows, i.reshape(flat.shape[0], i.shape[-1])), v.reshape(flat.shape[0], i.shape[-1]))
+    return np.moveaxis(flat.reshape(out.shape), -1, axis)
+
+
+GATHER_ALONG = register(OpDef("gather_along", "x at positions y, slice by slice along an axis", _along_infer,
+                              lambda x, i, *, axis: np.take_along_axis(x, i, axis), attr_names=("axis",), arity=2, family="indexing",
+                              linear=(0,), lower=_along_lower("gather_along"),
+                              vjp=lambda g, node, needs: (scatter_along(zeros_like(node.inputs[0]), node.inputs[1], g, node._attrs[0]), None)))
+SCATTER_ALONG = register(OpDef("scatter_along", "x with z added at positions y, slice by slice along an axis", _along_infer,
+                               _scatter_along_reference, attr_names=("axis",), arity=3, family="indexing",
+                               vjp=lambda g, node, needs: (g if needs[0] else None, None,
+                                                           gather_along(g, node.inputs[1], node._attrs[0]) if needs[2] else None),
+                               jvp=lambda ts, node: scatter_along(zeros_like(node.inputs[0]) if ts[0] is None else ts[0], node.inputs[1],
+                                                                  zeros_like(node.inputs[2]) if ts[2] is None else ts[2], node._attrs[0]),
+                               lower=_along_lower("scatter_along")))
+
+
+def gather_along(x: Node, i: Node, axis: int) -> Node:
+    return make(GATHER_ALONG, (x, i), (axis,))
+
+
+def scatter_along(x: Node, i: Node, v: Node, axis: int) -> Node:
+    return make(SCATTER_ALONG, (x, i, v), (axis,))
+
+
+def _ravel_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    for j, (i, n) in enumerate(zip(inputs, attrs[0], strict=True)):
+        _check_index(i, n, attrs[1] + j)
+    return broadcast(*[i.shape for i in inputs]), INT64
+
+
+def _ravel_reference(*xs: Any, sizes: Any, axis: int) -> Any:
+    total: Any = 0
+    for j, (i, n) in enumerate(zip(xs, sizes, strict=True)):
+        bad = i[(i < -n) | (i >= n)]
+        if bad.size:
+            raise IndexError(f"index {bad.flat[0]} is out of bounds for axis {axis + j} with size {n}")
+        total = total * n + np.where(i < 0, i + n, i)
+    return np.asarray(total, np.int64)
+
+
+RAVEL_INDEX = register(OpDef("ravel_index", "several indices as one, over merged axes", _ravel_infer, _ravel_reference,
+                             attr_names=("sizes", "axis"), family="indexing", cuts="its result is an index",
+                             lower=lambda ctx, node: ctx.emit("ravel_index", ctx.new(node.shape, INT64),
+                                                              [ctx.raw(x).broadcast(node.shape) for x in node.inputs],
+                                                              [*node._attrs[0], node._attrs[1]])))
+
+
+# -- index expressions ---------------------------------------------------------------------------------------------
+
+class Parsed:
+    """An index taken apart: basic slices per axis of x, then index arrays on some axes of the result."""
+
+    def __init__(self, x: Node, index: Any) -> None:
+        items = list(index) if isinstance(index, tuple) else [index]
+        items = self._masks(x, items)
+        used = builtins.sum(1 for i in items if i is not None and i is not Ellipsis)
+        if builtins.sum(1 for i in items if i is Ellipsis) > 1:
+            raise OutOfBounds("an index can have only one ellipsis ('...')")
+        if used > x.ndim:
+            raise OutOfBounds(f"too many indices: {used} for an array of {x.ndim} axes")
+        if not builtins.any(i is Ellipsis for i in items):
+            items.append(Ellipsis)
+        at = next(k for k, i in enumerate(items) if i is Ellipsis)
+        items[at:at + 1] = [slice(None)] * (x.ndim - used)
+        # Ints beside index arrays are index arrays: they decide where the gathered axes go.
+        advanced = builtins.any(isinstance(i, (Node, np.ndarray)) for i in items)
+        self.starts: list[Any] = []
+        self.steps: list[int] = []
+        self.sizes: list[Any] = []
+        shape: list[Any] = []                 # of the basic part, with new axes, ints still there as size 1
+        self.arrays: list[tuple[int, Node, int]] = []      # (axis of the basic part, index, axis of x)
+        drop: list[int] = []
+        axis = 0
+        places: list[int] = []
+        for k, item in enumerate(items):
+            if item is None:
+                shape.append(1)
+                continue
+            n = x.shape[axis]
+            if isinstance(item, slice):
+                start, step, size = _slice(item, n)
+                shape.append(size)
+            elif isinstance(item, (Node, np.ndarray)) or advanced:
+                start, step, size = 0, 1, n
+                self.arrays.append((len(shape), _index_node(item), axis))
+                places.append(k)
+                shape.append(n)
+            else:
+                start, step, size = _position(item, n, axis), 1, 1
+                drop.append(len(shape))
+                shape.append(1)
+            self.starts.append(start)
+            self.steps.append(step)
+            self.sizes.append(size)
+            axis += 1
+        self.shape = tuple(s for j, s in enumerate(shape) if j not in drop)
+        self.arrays = [(a - builtins.sum(1 for d in drop if d < a), i, ax) for a, i, ax in self.arrays]
+        # Separated by a slice, None or an ellipsis the gathered axes come first; side by side they stay in place.
+        self.apart = builtins.any(b - a != 1 for a, b in zip(places[:-1], places[1:], strict=True))
+
+    @staticmethod
+    def _masks(x: Node, items: list[Any]) -> list[Any]:
+        out: list[Any] = []
+        axis = 0
+        for item in items:
+            if isinstance(item, list):
+                item = np.asarray(item) if not _has_node(item) else _stack(item)
+                if isinstance(item, np.ndarray) and item.size == 0:
+                    item = item.astype(np.int64)
+            if isinstance(item, (bool, np.bool_)):
+                raise NodeTypeError("a single bool is not an index\nhint: use gd.where, or x[None] for a new axis")
+            if isinstance(item, Node) and item.dtype is BOOL and item.op.name == "constant":
+                item = item._attrs[0]
+            if isinstance(item, Node) and item.dtype is BOOL:
+                raise NodeTypeError("the size of x[mask] depends on the mask's values, which exist only when a function runs"
+                                    "\nhint: gd.where(mask, x, 0) keeps the shape; x.at[mask].set(v) works; a NumPy mask works too")
+            if isinstance(item, np.ndarray) and item.dtype == bool:
+                for j, n in enumerate(item.shape):
+                    if axis + j < x.ndim and isinstance(x.shape[axis + j], int) and x.shape[axis + j] != n:
+                        raise OutOfBounds(f"boolean index has size {n} along axis {axis + j}, the array has {x.shape[axis + j]}")
+                out += list(np.nonzero(item))
+                axis += item.ndim
+                continue
+            out.append(item)
+            if item is not None and item is not Ellipsis:
+                axis += 1
+        return out
+
+
+def _has_node(item: Any) -> bool:
+    return builtins.any(isinstance(i, Node) or (isinstance(i, list) and _has_node(i)) for i in item)
+
+
+def _stack(item: list[Any]) -> Node:
+    from .movement import stack
+    return stack([_stack(i) if isinstance(i, list) else i for i in item])      # type: ignore[no-any-return]
+
+
+def _index_node(item: Any) -> Node:
+    node = as_node(item)
+    if node.dtype.kind not in "iu":
+        raise NodeTypeError(f"an index must be an integer, a slice, None, ..., or integers or bools in an array, not {node.dtype}")
+    return cast(node, INT64) if node.op.name != "constant" else make_constant(node._attrs[0].astype(np.int64))
+
+
+def _position(item: Any, n: Any, axis: int) -> Any:
+    if isinstance(item, Dim):
+        return item
+    try:
+        i = item.__index__() if not isinstance(item, float) else None
+    except (AttributeError, TypeError):
+        i = None
+    if i is None:
+        raise NodeTypeError(f"an index must be an integer, a slice, None, ... or an array, not {type(item).__name__}")
+    if isinstance(n, int):
+        if not -n <= i < n:
+            raise OutOfBounds(f"index {i} is out of bounds for axis {axis} with size {n}")
+        return i % n if n else 0
+    return i if i >= 0 else n + i
+
+
+def _slice(item: slice, n: Any) -> tuple[Any, int, Any]:
+    """(start, step, size) of a slice of an axis of size n; with a named n only the plain forms are known."""
+    step = 1 if item.step is None else item.step
+    if isinstance(step, Node) or isinstance(item.start, Node) or isinstance(item.stop, Node):
+        raise NodeTypeError("slice bounds must be numbers\nhint: gd.take(x, indices) takes a node")
+    step = step.__index__()
+    if step == 0:
+        raise ShapeError("slice step cannot be zero")
+    if isinstance(n, int) and not isinstance(item.start, Dim) and not isinstance(item.stop, Dim):
+        r = range(*item.indices(n))
+        return (r.start if len(r) else 0), step, len(r)
+    if step < 0:
+        if item.start is None and item.stop is None:
+            return n - 1, step, (n - step - 1) // -step
+        raise ShapeError(f"a slice with a negative step of an axis of size {n} must be [::step]")
+    start = 0 if item.start is None else item.start
+    stop = n if item.stop is None else item.stop
+    if isinstance(start, int) and start < 0:
+        start = n + start
+    if isinstance(stop, int) and stop < 0:
+        stop = n + stop
+    size = stop - start
+    return start, step, size if step == 1 else (size + step - 1) // step
+
+
+@public
+def index(x: Any, item: Any) -> Node:
+    """x[item] by NumPy's rules. A mask computed in the graph is refused: its result would have no known size."""
+    x = as_node(x)
+    p = Parsed(x, item)
+    return _gathered(_basic(x, p), p)
+
+
+def _basic(x: Node, p: Parsed) -> Node:
+    return reshape_to(slice_axes(x, p.starts, p.steps, p.sizes), p.shape)
+
+
+def _plan(p: Parsed, ndim: int) -> tuple[list[int], int, Any, list[int]]:
+    """(axis order that makes the indexed axes adjacent, their first position, index shape, indexed axes)."""
+    axes = [a for a, _, _ in p.arrays]
+    first = 0 if p.apart else axes[0]
+    rest = [a for a in range(ndim) if a not in axes]
+    order = [*rest[:first], *axes, *rest[first:]]
+    return order, first, broadcast(*[i.shape for _, i, _ in p.arrays]), axes
+
+
+def _linear(p: Parsed, sizes: tuple[Any, ...]) -> Node:
+    if len(p.arrays) == 1:
+        _check_index(p.arrays[0][1], sizes[0], p.arrays[0][2])
+        return p.arrays[0][1]
+    constants = builtins.all(i.op.name == "constant" for _, i, _ in p.arrays) and builtins.all(isinstance(n, int) for n in sizes)
+    for (_, i, axis), n in zip(p.arrays, sizes, strict=True):
+        _check_index(i, n, axis)
+    node = make(RAVEL_INDEX, tuple(i for _, i, _ in p.arrays), (tuple(sizes), p.arrays[0][2]))
+    if constants:
+        return make_constant(_ravel_reference(*[i._attrs[0] for _, i, _ in p.arrays], sizes=sizes, axis=p.arrays[0][2]))
+    return node
+
+
+def _merged(x: Node, p: Parsed) -> tuple[Node, int, Node, list[int]]:
+    """x with its indexed axes moved together and merged to one; that axis; the linear index; the order of axes."""
+    order, first, _, axes = _plan(p, x.ndim)
+    moved = permute(x, order)
+    sizes = tuple(x.shape[a] for a in axes)
+    shape = (*moved.shape[:first], nelements(sizes), *moved.shape[first + len(axes):])
+    return reshape_to(moved, shape), first, _linear(p, sizes), order
+
+
+def _gathered(x: Node, p: Parsed) -> Node:
+    if not p.arrays:
+        return x
+    merged, axis, linear, _ = _merged(x, p)
+    return make(GATHER, (merged, linear), (axis,))
+
+
+def _update(x: Node, item: Any, value: Any, op: OpDef) -> Node:
+    from .binary import where
+    x = as_node(x)
+    value = as_node(value, x.dtype)
+    mask = as_node(item) if isinstance(item, Node) and item.dtype is BOOL and item.op.name != "constant" else None
+    if mask is not None:
+        value = cast(value, x.dtype)
+        if mask.ndim > x.ndim:
+            raise ShapeError(f"mask has shape {format_shape(mask.shape)}, x has {format_shape(x.shape)}")
+        wide = reshape_to(mask, (*mask.shape, *[1] * (x.ndim - mask.ndim)))
+        if value.shape != () and value.ndim > x.ndim - mask.ndim:
+            raise ShapeError("with a mask computed in the graph the value must be a scalar, or broadcast over the trailing axes")
+        return where(wide, x + value if op is SCATTER_ADD else value, x)
+    if value.dtype is not x.dtype and not np.can_cast(value.dtype, x.dtype, "same_kind"):
+        raise DTypeError(f"cannot put {value.dtype} into {x.dtype}\nhint: use astype")
+    value = cast(value, x.dtype)
+    p = Parsed(x, item)
+    part = _basic(x, p)
+    if p.arrays:
+        merged, axis, linear, order = _merged(part, p)
+        want = (*merged.shape[:axis], *linear.shape, *merged.shape[axis + 1:])
+        value = _fit(value, want)
+        new = make(op, (merged, linear, value), (axis,))
+        moved = reshape_to(new, tuple(part.shape[a] for a in order))
+        back = [0] * len(order)
+        for k, a in enumerate(order):
+            back[a] = k
+        new = permute(moved, back)
+    else:
+        value = _fit(value, part.shape)
+        new = value if op is SCATTER_SET else part + value
+    if tuple(p.sizes) == x.shape and not builtins.any(isinstance(s, Dim) or s for s in p.starts) and builtins.all(s == 1 for s in p.steps):
+        return reshape_to(new, x.shape)
+    placed = place(reshape_to(new, tuple(p.sizes)), x.shape, p.starts, p.steps)
+    hole = place(full(tuple(p.sizes), True, "bool"), x.shape, p.starts, p.steps)
+    return where(hole, placed, x)
+
+
+def _fit(value: Node, shape: tuple[Any, ...]) -> Node:
+    if value.shape == shape:
+        return value
+    while len(value.shape) > len(shape) and value.shape[0] == 1:
+        value = reshape_to(value, value.shape[1:])
+    if len(value.shape) > len(shape) or broadcast(value.shape, shape) != shape:
+        raise ShapeError(f"value of shape {format_shape(value.shape)} does not fit the indexed part {format_shape(shape)}")
+    return expand_to(value, shape)
+
+
+@public
+def set_at(x: Any, item: Any, value: Any) -> Node:
+    """x.at[item].set(value): of positions given twice the last counts."""
+    return _update(x, item, value, SCATTER_SET)
+
+
+@public
+def add_at(x: Any, item: Any, value: Any) -> Node:
+    """x.at[item].add(value): positions given twice accumulate."""
+    return _update(x, item, value, SCATTER_ADD)
+
+
+@public
+def take(x: Any, indices: Any, axis: int | None = None) -> Node:
+    """x at integer positions of an axis (of the flattened operand by default). Raises OutOfBounds."""
+    x = as_node(x)
+    if axis is None:
+        x, axis = reshape_to(x, (nelements(x.shape),)), 0
+    axis = normalize_axis(axis, x.ndim)
+    return make(GATHER, (x, _index_node(np.asarray(indices) if isinstance(indices, (list, tuple)) else indices)), (axis,))
+
+
+@public
+def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Node:
+    """x at positions that differ from slice to slice; other axes broadcast."""
+    x, i = as_node(x), _index_node(indices)
+    if axis is None:
+        x, axis = reshape_to(x, (nelements(x.shape),)), 0
+    axis = normalize_axis(axis, x.ndim)
+    if i.ndim != x.ndim:
+        raise ShapeError(f"indices have {i.ndim} axes, x has {x.ndim}")
+    rest = broadcast((*x.shape[:axis], *x.shape[axis + 1:]), (*i.shape[:axis], *i.shape[axis + 1:]))
+    x = expand_to(x, (*rest[:axis], x.shape[axis], *rest[axis:]))
+    i = expand_to(i, (*rest[:axis], i.shape[axis], *rest[axis:]))
+    return gather_along(x, i, axis)
+
+
+@public
+def one_hot(labels: Any, n: int, dtype: Any = "float64") -> Node:
+    """A new last axis of size n with 1 at the label, zeros elsewhere (all zeros for a label outside 0 .. n-1)."""
+    from .binary import equal
+    labels = as_node(labels)
+    if labels.dtype.kind not in "iu":
+        raise DTypeError(f"labels must be integers, not {labels.dtype}")
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
+        raise ShapeError(f"n must be an int >= 0, not {n!r}")
+    column = reshape_to(labels, (*labels.shape, 1))
+    return cast(equal(cast(column, INT64), np.arange(n)), as_dtype(dtype))
+
+
+# -- segments ------------------------------------------------------------------------------------------------------
+
+def _segment_max_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    x, ids = inputs
+    _check_index(ids, attrs[0], 0)
+    return (attrs[0], *x.shape[1:]), x.dtype
+
+
+def _segment_max_reference(x: Any, ids: Any, *, num_segments: int) -> Any:
+    low = -np.inf if x.dtype.kind in "fc" else (False if x.dtype == bool else np.iinfo(x.dtype).min)
+    out = np.full((num_segments, *x.shape[1:]), low, x.dtype)
+    np.maximum.at(out, ids, x)
+    return out
+
+
+def _segment_max_vjp(g: Node, node: Node, needs: Any) -> Any:
+    from .binary import equal, logical_or, not_equal, where
+    x, ids = node.inputs
+    hit = equal(x, make(GATHER, (node, ids), (0,)))
+    if x.dtype.kind == "f":
+        hit = logical_or(hit, not_equal(x, x))
+    count = segment_sum(cast(hit, x.dtype), ids, node._attrs[0])
+    return (where(hit, make(GATHER, (g / where(equal(count, 0.0), 1.0, count), ids), (0,)), 0.0), None)
+
+
+def _segment_max_lower(ctx: Any, node: Node) -> Any:
+    x, ids = ctx.view(node.inputs[0]), ctx.raw(node.inputs[1])
+    out = ctx.new(node.shape, x.dtype)
+    ctx.emit("segment_max", ctx.reshape(out, (out.shape[0], int(np.prod(out.shape[1:])))),
+             [ctx.reshape(x, (x.shape[0], int(np.prod(x.shape[1:])))), ids], [0])
+    return out
+
+
+SEGMENT_MAX = register(OpDef("segment_max", "the largest of each segment, -inf of none", _segment_max_infer, _segment_max_reference,
+                             attr_names=("num_segments",), arity=2, family="indexing", vjp=_segment_max_vjp, lower=_segment_max_lower))
+
+
+def _segments(data: Any, segment_ids: Any) -> tuple[Node, Node]:
+    x, ids = as_node(data), _index_node(segment_ids)
+    if ids.ndim != 1 or x.ndim < 1 or (x.shape[0] != ids.shape[0] and isinstance(x.shape[0], int) and isinstance(ids.shape[0], int)):
+        raise ShapeError(f"segment_ids must be one id a row: {format_shape(ids.shape)} for data of {format_shape(x.shape)}")
+    return x, ids
+
+
+@public
+def segment_sum(data: Any, segment_ids: Any, num_segments: int) -> Node:
+    """Rows of data summed by their segment id (0 .. num_segments - 1), in order; an empty segment gives 0."""
+    x, ids = _segments(data, segment_ids)
+    return make(SCATTER_ADD, (zeros((num_segments, *x.shape[1:]), x.dtype), ids, x), (0,))
+
+
+@public
+def segment_mean(data: Any, segment_ids: Any, num_segments: int) -> Node:
+    """The mean of the rows of each segment; an empty segment gives 0."""
+    from .binary import maximum
+    x, ids = _segments(data, segment_ids)
+    x = floating(x)
+    count = segment_sum(full((ids.shape[0],), 1, x.dtype if x.dtype is not FLOAT16 else "float32"), ids, num_segments)
+    count = reshape_to(maximum(count, 1.0), (num_segments, *[1] * (x.ndim - 1)))
+    return cast(segment_sum(x, ids, num_segments) / count, x.dtype)
+
+
+@public
+def segment_max(data: Any, segment_ids: Any, num_segments: int) -> Node:
+    """The largest row element of each segment; NaN wins; an empty segment gives -inf (the lowest integer)."""
+    x, ids = _segments(data, segment_ids)
+    return make(SEGMENT_MAX, (x, ids), (int(num_segments),))
+
+

@@ -1,0 +1,174 @@
+"""Operators and methods of nodes, attached here because nodes know no op. Signatures are ndarray's."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..dtypes import as_dtype
+from ..errors import NodeTypeError
+from ..graph.node import Node
+from . import binary as b
+from . import movement as m
+from . import reduction as r
+from . import unary as u
+from .families import cast
+
+
+def _forward(f: Callable[[Any, Any], Node]) -> Callable[[Node, Any], Node]:
+    def operator(self: Node, other: Any) -> Node:
+        return f(self, other)
+    return operator
+
+
+def _reflected(f: Callable[[Any, Any], Node]) -> Callable[[Node, Any], Node]:
+    def operator(self: Node, other: Any) -> Node:
+        return f(other, self)
+    return operator
+
+
+def _matmul(x: Any, y: Any) -> Node:
+    from .linalg import matmul
+    return matmul(x, y)      # type: ignore[no-any-return]
+
+
+def _divmod(x: Any, y: Any) -> tuple[Node, Node]:
+    return b.floor_divide(x, y), b.remainder(x, y)
+
+
+def _and(x: Any, y: Any) -> Node:
+    return b.bitwise_and(x, y)
+
+
+def _power(self: Node, other: Any, modulo: Any = None) -> Node:
+    if modulo is not None:
+        raise NodeTypeError("pow with three arguments is not defined for nodes; write (x ** y) % z")
+    return b.power(self, other)
+
+
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": b.add, "sub": b.subtract, "mul": b.multiply, "truediv": b.divide, "floordiv": b.floor_divide, "mod": b.remainder,
+    "matmul": _matmul, "and": _and, "or": b.bitwise_or, "xor": b.bitwise_xor, "lshift": b.left_shift, "rshift": b.right_shift,
+    "divmod": _divmod,
+}
+for _name, _f in _BINARY.items():
+    setattr(Node, f"__{_name}__", _forward(_f))
+    setattr(Node, f"__r{_name}__", _reflected(_f))
+for _name, _f in {"lt": b.less, "le": b.less_equal, "gt": b.greater, "ge": b.greater_equal, "eq": b.equal, "ne": b.not_equal}.items():
+    setattr(Node, f"__{_name}__", _forward(_f))
+Node.__hash__ = object.__hash__      # type: ignore[method-assign]
+Node.__pow__ = _power      # type: ignore[attr-defined]
+Node.__rpow__ = _reflected(b.power)      # type: ignore[attr-defined]
+Node.__neg__ = lambda self: u.negative(self)      # type: ignore[attr-defined]
+Node.__pos__ = lambda self: self      # type: ignore[attr-defined]
+Node.__abs__ = lambda self: u.abs(self)      # type: ignore[attr-defined]
+Node.__invert__ = lambda self: u.invert(self)      # type: ignore[attr-defined]
+Node.__round__ = lambda self, n=None: _round(self, 0 if n is None else n)      # type: ignore[attr-defined]
+
+
+def _round(self: Any, decimals: int = 0) -> Node:
+    """The nearest number with so many decimals, ties to even; integers stay."""
+    from ..graph.build import as_node
+    x = as_node(self)
+    if x.dtype.kind != "f":
+        return x
+    if decimals == 0:
+        return u.rint_(x)
+    scale = 10.0 ** decimals
+    return u.rint_(x * scale) / scale
+
+
+def _whole(f: Callable[[Any], Node]) -> Callable[[Any], Node]:
+    """Rounding functions leave integers as they are."""
+    def function(x: Any) -> Node:
+        from ..graph.build import as_node
+        x = as_node(x)
+        return x if x.dtype.kind != "f" else f(x)
+    function.__name__, function.__doc__ = f.__name__, f.__doc__
+    return function
+
+
+floor, ceil, rint, trunc = _whole(u.floor_), _whole(u.ceil_), _whole(u.rint_), _whole(u.trunc_)
+fix, around = trunc, _round
+
+
+def _getitem(self: Node, index: Any) -> Node:
+    from .indexing import index as take_index
+    return take_index(self, index)      # type: ignore[no-any-return]
+
+
+class At:
+    """x.at[index]: functional updates. set replaces, add accumulates duplicates; both give a new node."""
+
+    __slots__ = ("_index", "_node")
+
+    def __init__(self, node: Node, index: Any = None) -> None:
+        self._node, self._index = node, index
+
+    def __getitem__(self, index: Any) -> At:
+        return At(self._node, index)
+
+    def set(self, value: Any) -> Node:
+        """x with the elements at the index replaced; of duplicates the last counts."""
+        from .indexing import set_at
+        return set_at(self._node, self._index, value)      # type: ignore[no-any-return]
+
+    def add(self, value: Any) -> Node:
+        """x with value added at the index; duplicates accumulate."""
+        from .indexing import add_at
+        return add_at(self._node, self._index, value)      # type: ignore[no-any-return]
+
+
+def _astype(self: Node, dtype: Any, copy: bool = True) -> Node:
+    """The node in another dtype. Float to integer truncates and cuts the derivative."""
+    return cast(self, as_dtype(dtype))
+
+
+def _method(f: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: Node, *args: Any, **kwargs: Any) -> Any:
+        return f(self, *args, **kwargs)
+    method.__name__ = getattr(f, "__name__", "method")
+    method.__doc__ = f.__doc__
+    return method
+
+
+def _late(module: str, name: str) -> Callable[..., Any]:
+    def method(self: Node, *args: Any, **kwargs: Any) -> Any:
+        import importlib
+        return getattr(importlib.import_module(f"graphdiff.ops.{module}"), name)(self, *args, **kwargs)
+    method.__name__ = name
+    return method
+
+
+def _transpose_method(self: Node, *axes: Any) -> Node:
+    """Axes reversed, or in the order given (as one tuple or several ints)."""
+    if not axes or axes == (None,):
+        return m.transpose(self)      # type: ignore[no-any-return]
+    return m.transpose(self, axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes)      # type: ignore[no-any-return]
+
+
+def _clip(self: Node, min: Any = None, max: Any = None) -> Node:
+    from .activations import clip
+    return clip(self, min, max)      # type: ignore[no-any-return]
+
+
+for _name, _g in {
+    "sum": r.sum, "mean": r.mean, "prod": r.prod, "max": r.max, "min": r.min, "var": r.var, "std": r.std, "any": r.any, "all": r.all,
+    "argmax": r.argmax, "argmin": r.argmin, "ptp": r.ptp, "reshape": m.reshape, "squeeze": m.squeeze, "swapaxes": m.swapaxes,
+    "ravel": m.ravel, "flatten": m.ravel, "repeat": m.repeat, "diagonal": m.diagonal, "trace": m.trace, "round": _round,
+}.items():
+    setattr(Node, _name, _method(_g))
+for _name, (_module, _attr) in {"dot": ("linalg", "dot"), "cumsum": ("scan", "cumsum"), "cumprod": ("scan", "cumprod"),
+                                "sort": ("scan", "sort"), "argsort": ("scan", "argsort"), "take": ("indexing", "take")}.items():
+    setattr(Node, _name, _late(_module, _attr))
+Node.transpose = _transpose_method      # type: ignore[attr-defined]
+Node.clip = _clip      # type: ignore[attr-defined]
+Node.astype = _astype      # type: ignore[attr-defined]
+Node.copy = lambda self: self      # type: ignore[attr-defined]
+Node.conj = Node.conjugate = lambda self: self      # type: ignore[attr-defined]
+Node.item = lambda self: float(self)      # type: ignore[attr-defined]
+Node.tolist = lambda self: self.__array__()      # type: ignore[attr-defined]
+Node.__getitem__ = _getitem      # type: ignore[attr-defined]
+Node.T = property(lambda self: m.transpose(self), doc="The axes reversed.")      # type: ignore[attr-defined]
+Node.mT = property(lambda self: m.matrix_transpose(self), doc="The last two axes exchanged.")      # type: ignore[attr-defined]
+Node.at = property(At, doc="Functional updates: x.at[index].set(v), x.at[index].add(v).")      # type: ignore[attr-defined]
+Node.real = property(lambda self: self)      # type: ignore[attr-defined]

@@ -1,0 +1,739 @@
+"""Movement: ops that rearrange elements without computing. Each is a view when lowered, or copies into a view.
+
+Primitives: reshape, transpose, broadcast_to, slice and its adjoint place, concatenate, diagonal and its adjoint
+undiagonal. Everything else here is composed of them.
+"""
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import FLOAT64, PROMOTE, as_dtype
+from ..errors import NodeTypeError, ShapeError
+from ..graph.build import as_node, make, make_constant, public, scalar
+from ..graph.node import Node
+from ..graph.opdef import OpDef, register
+from ..specs import Dim, as_shape, broadcast, check_shape, format_shape, nelements, normalize_axes, normalize_axis
+from .families import cast
+
+# -- reshape -------------------------------------------------------------------------------------------------------
+
+
+def _reshape_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    (x,), (shape,) = inputs, attrs
+    have, want = nelements(x.shape), nelements(shape)
+    if have != want and not (isinstance(have, Dim) or isinstance(want, Dim)):
+        raise ShapeError(f"cannot reshape {format_shape(x.shape)} ({have} elements) into {format_shape(shape)} ({want} elements)")
+    check_shape(shape, x.dtype)
+    return shape, x.dtype
+
+
+RESHAPE = register(OpDef("reshape", "x in C order under another shape", _reshape_infer, lambda x, *, shape: np.reshape(x, shape),
+                         attr_names=("shape",), arity=1, family="movement", linear=(0,),
+                         vjp=lambda g, node, needs: (reshape_to(g, node.inputs[0].shape),),
+                         lower=lambda ctx, node: ctx.reshape(ctx.raw(node.inputs[0]), node.shape)))
+
+
+def reshape_to(x: Node, shape: tuple[Any, ...]) -> Node:
+    """reshape without -1."""
+    return x if x.shape == shape else make(RESHAPE, (x,), (shape,))
+
+
+@public
+def reshape(x: Any, *shape: Any) -> Node:
+    """x's elements in C order under another shape; one size may be -1. Sizes may be named.
+
+    Raises ShapeError when the numbers of elements differ.
+    """
+    x = as_node(x)
+    if len(shape) == 1 and isinstance(shape[0], (tuple, list, np.ndarray)):
+        shape = tuple(shape[0])
+    sizes = list(shape)
+    unknown = [i for i, s in enumerate(sizes) if isinstance(s, (int, np.integer)) and s == -1]
+    if len(unknown) > 1:
+        raise ShapeError("only one size can be -1")
+    if unknown:
+        rest = as_shape([s for i, s in enumerate(sizes) if i != unknown[0]])
+        total, known = nelements(x.shape), nelements(rest)
+        if isinstance(known, int) and known == 0:
+            raise ShapeError(f"cannot find the size for -1 beside a size 0 in {format_shape(tuple(sizes))}")
+        if isinstance(total, int) and isinstance(known, int) and total % known:
+            raise ShapeError(f"cannot reshape {format_shape(x.shape)} ({total} elements) into {format_shape(tuple(sizes))}")
+        sizes[unknown[0]] = total // known
+    return reshape_to(x, as_shape(sizes))
+
+
+# -- transpose -----------------------------------------------------------------------------------------------------
+
+def _transpose_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    (x,), (axes,) = inputs, attrs
+    return tuple([x.shape[a] for a in axes]), x.dtype
+
+
+def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
+    back = [0] * len(axes)
+    for i, a in enumerate(axes):
+        back[a] = i
+    return tuple(back)
+
+
+TRANSPOSE = register(OpDef("transpose", "the axes in another order", _transpose_infer, lambda x, *, axes: np.transpose(x, axes),
+                           attr_names=("axes",), arity=1, family="movement", linear=(0,), symbol="T",
+                           vjp=lambda g, node, needs: (permute(g, _inverse(node._attrs[0])),),
+                           lower=lambda ctx, node: ctx.raw(node.inputs[0]).transpose(node._attrs[0])))
+
+
+def permute(x: Node, axes: Sequence[int]) -> Node:
+    axes = tuple(axes)
+    return x if axes == tuple(range(len(axes))) else make(TRANSPOSE, (x,), (axes,))
+
+
+@public
+def transpose(x: Any, axes: Any = None) -> Node:
+    """Axis i of the result is axis axes[i] of x; None reverses them."""
+    x = as_node(x)
+    if axes is None:
+        return permute(x, range(x.ndim - 1, -1, -1))
+    order = normalize_axes(tuple(axes), x.ndim)
+    if len(order) != x.ndim:
+        raise ShapeError(f"axes {tuple(axes)} do not name each of the {x.ndim} axes once")
+    return permute(x, order)
+
+
+permute_dims = transpose
+
+
+@public
+def swapaxes(x: Any, axis1: int, axis2: int) -> Node:
+    """x with two axes exchanged."""
+    x = as_node(x)
+    a, b = normalize_axis(axis1, x.ndim), normalize_axis(axis2, x.ndim)
+    order = list(range(x.ndim))
+    order[a], order[b] = order[b], order[a]
+    return permute(x, order)
+
+
+@public
+def moveaxis(x: Any, source: Any, destination: Any) -> Node:
+    """x with axes moved to new positions, the others in their order."""
+    x = as_node(x)
+    src, dst = normalize_axes(source, x.ndim), normalize_axes(destination, x.ndim)
+    if len(src) != len(dst):
+        raise ShapeError("source and destination name different numbers of axes")
+    order = [i for i in range(x.ndim) if i not in src]
+    for d, s in sorted(zip(dst, src, strict=True)):
+        order.insert(d, s)
+    return permute(x, order)
+
+
+@public
+def matrix_transpose(x: Any) -> Node:
+    """The last two axes exchanged."""
+    x = as_node(x)
+    if x.ndim < 2:
+        raise ShapeError("needs at least two axes")
+    return swapaxes(x, -1, -2)
+
+
+# -- broadcast -----------------------------------------------------------------------------------------------------
+
+def _broadcast_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    (x,), (shape,) = inputs, attrs
+    if len(x.shape) > len(shape) or broadcast(x.shape, shape) != shape:
+        raise ShapeError(f"cannot broadcast {format_shape(x.shape)} to {format_shape(shape)}")
+    check_shape(shape, x.dtype)
+    return shape, x.dtype
+
+
+BROADCAST_TO = register(OpDef("broadcast_to", "x repeated along new and size-1 axes", _broadcast_infer,
+                              lambda x, *, shape: np.broadcast_to(x, shape), attr_names=("shape",), arity=1, family="movement",
+                              linear=(0,), vjp=lambda g, node, needs: (sum_to(g, node.inputs[0].shape),),
+                              lower=lambda ctx, node: ctx.raw(node.inputs[0]).broadcast(node.shape)))
+
+
+def expand_to(x: Node, shape: tuple[Any, ...]) -> Node:
+    """broadcast_to a shape that is already checked."""
+    return x if x.shape == shape else make(BROADCAST_TO, (x,), (shape,))
+
+
+@public
+def broadcast_to(x: Any, shape: Any) -> Node:
+    """x broadcast to a shape, by NumPy's rules. Raises ShapeError when it does not fit."""
+    return expand_to(as_node(x), as_shape(shape))
+
+
+def broadcast_arrays(*xs: Any) -> list[Node]:
+    """Every operand broadcast to the common shape."""
+    nodes = [as_node(x) for x in xs]
+    shape = broadcast(*[x.shape for x in nodes])
+    return [expand_to(x, shape) for x in nodes]
+
+
+def sum_to(x: Node, shape: tuple[Any, ...]) -> Node:
+    """Undo broadcasting: sum over the axes that `shape` lacks or has as 1."""
+    if x.shape == shape:
+        return x
+    from .reduction import sum_axes
+    lead = len(x.shape) - len(shape)
+    axes = [*range(lead), *[lead + i for i, n in enumerate(shape) if isinstance(n, int) and n == 1 and x.shape[lead + i] != 1]]
+    s = sum_axes(x, tuple(axes), False) if axes else x
+    return reshape_to(s, shape)
+
+
+# -- slice and place -----------------------------------------------------------------------------------------------
+
+def _slice_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    return attrs[2], inputs[0].dtype
+
+
+def _index(starts: Any, steps: Any, sizes: Any) -> tuple[Any, ...]:
+    """Python slices that pick start, start + step, ... size times, also for a negative step."""
+    out = []
+    for a, s, n in zip(starts, steps, sizes, strict=True):
+        if n == 0:
+            out.append(builtins.slice(0, 0))
+        else:
+            stop = a + s * n
+            out.append(builtins.slice(a, stop if stop >= 0 else None, s))
+    return tuple(out)
+
+
+def _place_reference(x: Any, *, shape: Any, starts: Any, steps: Any, fill: float) -> Any:
+    out = np.full(shape, fill, x.dtype)
+    out[_index(starts, steps, x.shape)] = x
+    return out
+
+
+def _place_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    check_shape(attrs[0], inputs[0].dtype)
+    return attrs[0], inputs[0].dtype
+
+
+def _place_lower(ctx: Any, node: Node) -> Any:
+    shape, starts, steps, fill = node._attrs
+    x = ctx.raw(node.inputs[0])
+    out = ctx.fill(ctx.new(shape, node.dtype), fill)
+    ctx.emit("copy", out.slice(starts, steps, x.shape), [x])
+    return out
+
+
+SLICE = register(OpDef("slice", "elements start, start + step, ... along every axis", _slice_infer,
+                       lambda x, *, starts, steps, sizes: np.asarray(x)[_index(starts, steps, sizes)],
+                       attr_names=("starts", "steps", "sizes"), arity=1, family="movement", linear=(0,), symbol="[:]",
+                       vjp=lambda g, node, needs: (place(g, node.inputs[0].shape, node._attrs[0], node._attrs[1]),),
+                       lower=lambda ctx, node: ctx.raw(node.inputs[0]).slice(*node._attrs)))
+PLACE = register(OpDef("place", "x put at start, start + step, ... of an array of fill values", _place_infer, _place_reference,
+                       attr_names=("shape", "starts", "steps", "fill"), arity=1, family="movement",
+                       vjp=lambda g, node, needs: (slice_axes(g, node._attrs[1], node._attrs[2], node.inputs[0].shape),),
+                       jvp=lambda tangents, node: place(tangents[0], *node._attrs[:3]), lower=_place_lower))
+
+
+def slice_axes(x: Node, starts: Any, steps: Any, sizes: Any) -> Node:
+    """The slice primitive; every argument one entry an axis, already normalised."""
+    starts, steps, sizes = tuple(starts), tuple(steps), tuple(sizes)
+    if sizes == x.shape and not any(starts) and all(s == 1 for s in steps):
+        return x
+    return make(SLICE, (x,), (starts, steps, sizes))
+
+
+def place(x: Node, shape: Any, starts: Any, steps: Any, fill: float = 0.0) -> Node:
+    """The adjoint of slice_axes (with fill = 0)."""
+    if tuple(shape) == x.shape and not any(starts) and all(s == 1 for s in steps):
+        return x
+    return make(PLACE, (x,), (tuple(shape), tuple(starts), tuple(steps), fill))
+
+
+def cut(x: Node, axis: int, start: Any, size: Any, step: int = 1) -> Node:
+    """A slice along one axis."""
+    starts, steps, sizes = [0] * x.ndim, [1] * x.ndim, list(x.shape)
+    starts[axis], steps[axis], sizes[axis] = start, step, size
+    return slice_axes(x, starts, steps, sizes)
+
+
+@public
+def flip(x: Any, axis: Any = None) -> Node:
+    """Elements in reverse order along the axes (all of them by default)."""
+    x = as_node(x)
+    axes = range(x.ndim) if axis is None else normalize_axes(axis, x.ndim)
+    starts, steps = [0] * x.ndim, [1] * x.ndim
+    for a in axes:
+        starts[a], steps[a] = x.shape[a] - 1, -1
+    return slice_axes(x, starts, steps, x.shape) if axes else x
+
+
+def fliplr(x: Any) -> Node:
+    """The second axis reversed."""
+    return flip(x, 1)
+
+
+def flipud(x: Any) -> Node:
+    """The first axis reversed."""
+    return flip(x, 0)
+
+
+@public
+def roll(x: Any, shift: Any, axis: Any = None) -> Node:
+    """Elements moved `shift` places along the axis, those that fall off come back at the other end."""
+    x = as_node(x)
+    if axis is None:
+        return reshape_to(roll(reshape(x, -1), shift, 0), x.shape)
+    axes = normalize_axes(axis, x.ndim) if isinstance(axis, (tuple, list)) else (normalize_axis(axis, x.ndim),)
+    shifts = list(shift) if isinstance(shift, (tuple, list)) else [shift] * len(axes)
+    if len(shifts) == 1:
+        shifts *= len(axes)
+    if len(shifts) != len(axes):
+        raise ShapeError("shift and axis have different lengths")
+    for a, s in zip(axes, shifts, strict=True):
+        n = x.shape[a]
+        if isinstance(n, int) and n == 0:
+            continue
+        k = int(s) % n
+        if isinstance(k, int) and k == 0:
+            continue
+        x = concatenate([cut(x, a, n - k, k), cut(x, a, 0, n - k)], a)
+    return x
+
+
+# -- concatenate ---------------------------------------------------------------------------------------------------
+
+def _concatenate_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    (axis,) = attrs
+    first = inputs[0]
+    total: Any = 0
+    for i, x in enumerate(inputs):
+        if len(x.shape) != len(first.shape):
+            raise ShapeError(f"operand 0 has {len(first.shape)} axes, operand {i} has {len(x.shape)}")
+        for a, (n, m) in enumerate(zip(first.shape, x.shape, strict=True)):
+            if a != axis and n != m and isinstance(n, int) and isinstance(m, int):
+                raise ShapeError(f"sizes differ along axis {a}: operand 0 has {n}, operand {i} has {m}")
+        total = total + x.shape[axis]
+    shape = (*first.shape[:axis], total, *first.shape[axis + 1:])
+    check_shape(shape, first.dtype)
+    return shape, first.dtype
+
+
+def _concatenate_vjp(g: Node, node: Node, needs: Any) -> Any:
+    (axis,) = node._attrs
+    out, start = [], 0
+    for x, need in zip(node.inputs, needs, strict=True):
+        n = x.shape[axis]
+        out.append(cut(g, axis, start, n) if need else None)
+        start = start + n
+    return tuple(out)
+
+
+def _concatenate_jvp(tangents: Any, node: Node) -> Node:
+    parts = [zeros_like(x) if t is None else t for t, x in zip(tangents, node.inputs, strict=True)]
+    return make(CONCATENATE, tuple(parts), node._attrs)
+
+
+def _concatenate_lower(ctx: Any, node: Node) -> Any:
+    (axis,) = node._attrs
+    out = ctx.new(node.shape, node.dtype)
+    starts, ones = [0] * node.ndim, [1] * node.ndim
+    for x in node.inputs:
+        v = ctx.raw(x)
+        if v.shape[axis]:
+            ctx.emit("copy", out.slice(starts, ones, v.shape), [v])
+        starts[axis] += v.shape[axis]
+    return out
+
+
+CONCATENATE = register(OpDef("concatenate", "operands one after the other along an axis", _concatenate_infer,
+                             lambda *xs, axis: np.concatenate(xs, axis), attr_names=("axis",), family="movement",
+                             vjp=_concatenate_vjp, jvp=_concatenate_jvp, lower=_concatenate_lower))
+
+
+def _same_dtype(xs: Sequence[Any]) -> list[Node]:
+    like = next((x.dtype for x in xs if isinstance(x, Node)), None)
+    nodes = [as_node(x, like) for x in xs]
+    dtype = nodes[0].dtype
+    for x in nodes[1:]:
+        dtype = PROMOTE[dtype, x.dtype]
+    return [cast(x, dtype) for x in nodes]
+
+
+def _operands(xs: Any) -> list[Any]:
+    if isinstance(xs, Node):
+        return list(xs)
+    return list(xs)
+
+
+@public
+def concatenate(xs: Any, axis: int | None = 0) -> Node:
+    """Operands joined along an existing axis; None flattens them first. Other sizes must agree (ShapeError names the axis)."""
+    nodes = _same_dtype(_operands(xs)) if len(xs) else []
+    if not nodes:
+        raise ShapeError("needs at least one operand")
+    if axis is None:
+        nodes, axis = [reshape(x, -1) for x in nodes], 0
+    if nodes[0].ndim == 0:
+        raise ShapeError("zero-dimensional operands cannot be joined\nhint: gd.stack([...]) makes a new axis")
+    axis = normalize_axis(axis, nodes[0].ndim)
+    return nodes[0] if len(nodes) == 1 else make(CONCATENATE, tuple(nodes), (axis,))
+
+
+concat = concatenate
+
+
+@public
+def stack(xs: Any, axis: int = 0) -> Node:
+    """Operands of one shape joined along a new axis."""
+    nodes = _same_dtype(_operands(xs)) if len(xs) else []
+    if not nodes:
+        raise ShapeError("needs at least one operand")
+    for i, x in enumerate(nodes):
+        if x.shape != nodes[0].shape and all(isinstance(n, int) for n in (*x.shape, *nodes[0].shape)):
+            raise ShapeError(f"all operands must have one shape: operand 0 has {format_shape(nodes[0].shape)}, "
+                             f"operand {i} has {format_shape(x.shape)}")
+    axis = normalize_axis(axis, nodes[0].ndim + 1)
+    return concatenate([expand_dims(x, axis) for x in nodes], axis)
+
+
+def _at_least(x: Node, n: int) -> Node:
+    return reshape_to(x, (1,) * (n - x.ndim) + x.shape) if x.ndim < n else x
+
+
+def vstack(xs: Any) -> Node:
+    """Rows on top of each other."""
+    return concatenate([_at_least(as_node(x), 2) for x in xs], 0)
+
+
+def hstack(xs: Any) -> Node:
+    """Side by side: along the second axis, or the first of vectors."""
+    nodes = [_at_least(as_node(x), 1) for x in xs]
+    return concatenate(nodes, 0 if nodes and nodes[0].ndim == 1 else 1)
+
+
+def dstack(xs: Any) -> Node:
+    """Along the third axis."""
+    nodes = []
+    for x in xs:
+        x = _at_least(as_node(x), 1)
+        nodes.append(reshape_to(x, (1, *x.shape, 1)) if x.ndim == 1 else reshape_to(x, (*x.shape, 1)) if x.ndim == 2 else x)
+    return concatenate(nodes, 2)
+
+
+def column_stack(xs: Any) -> Node:
+    """Vectors as columns of a matrix."""
+    nodes = []
+    for x in xs:
+        x = as_node(x)
+        nodes.append(reshape_to(x, (nelements(x.shape), 1)) if x.ndim < 2 else x)
+    return concatenate(nodes, 1)
+
+
+@public
+def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Node]:
+    """Parts along an axis: at the given positions, or so many nearly equal ones."""
+    x = as_node(x)
+    axis = normalize_axis(axis, x.ndim)
+    n = x.shape[axis]
+    if not isinstance(n, int):
+        raise ShapeError(f"the size along axis {axis} ({n}) is known only when a function runs")
+    if isinstance(indices_or_sections, (int, np.integer)):
+        k = int(indices_or_sections)
+        if k <= 0:
+            raise ShapeError("the number of sections must be larger than 0")
+        sizes = [n // k + (i < n % k) for i in range(k)]
+        edges = np.cumsum([0, *sizes]).tolist()
+    else:
+        edges = [0, *[builtins.slice(None, int(i)).indices(n)[1] for i in indices_or_sections], n]
+    return [cut(x, axis, a, max(0, b - a)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+
+
+@public
+def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Node]:
+    """As array_split, but a number of sections must divide the size."""
+    x = as_node(x)
+    n = x.shape[normalize_axis(axis, x.ndim)]
+    if isinstance(indices_or_sections, (int, np.integer)) and isinstance(n, int) and indices_or_sections > 0 and n % indices_or_sections:
+        raise ShapeError(f"{n} elements along axis {axis} do not divide into {indices_or_sections} equal parts")
+    return array_split(x, indices_or_sections, axis)      # type: ignore[no-any-return]
+
+
+# -- shapes by reshape ---------------------------------------------------------------------------------------------
+
+@public
+def squeeze(x: Any, axis: Any = None) -> Node:
+    """x without axes of size 1 (all of them, or those named)."""
+    x = as_node(x)
+    if axis is None:
+        axes = [i for i, n in enumerate(x.shape) if isinstance(n, int) and n == 1]
+    else:
+        axes = list(normalize_axes(axis, x.ndim))
+        for a in axes:
+            if isinstance(x.shape[a], int) and x.shape[a] != 1:
+                raise ShapeError(f"cannot squeeze axis {a} of size {x.shape[a]}")
+    return reshape_to(x, tuple(n for i, n in enumerate(x.shape) if i not in axes))
+
+
+@public
+def expand_dims(x: Any, axis: Any) -> Node:
+    """x with new axes of size 1 at the given positions of the result."""
+    x = as_node(x)
+    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    where = normalize_axes(axes, x.ndim + len(axes))
+    rest = iter(x.shape)
+    return reshape_to(x, tuple(1 if i in where else next(rest) for i in range(x.ndim + len(axes))))
+
+
+def ravel(x: Any) -> Node:
+    """x as one axis, in C order."""
+    return reshape(x, -1)      # type: ignore[no-any-return]
+
+
+def atleast_1d(x: Any) -> Node:
+    return _at_least(as_node(x), 1)
+
+
+def atleast_2d(x: Any) -> Node:
+    return _at_least(as_node(x), 2)
+
+
+@public
+def tile(x: Any, reps: Any) -> Node:
+    """x repeated reps[i] times along axis i."""
+    x = as_node(x)
+    reps = (reps,) if isinstance(reps, (int, np.integer)) else tuple(reps)
+    n = max(x.ndim, len(reps))
+    x = _at_least(x, n)
+    reps = (1,) * (n - len(reps)) + reps
+    if any(r < 0 for r in reps):
+        raise ShapeError("repeats must not be negative")
+    spread: list[Any] = []
+    for size, r in zip(x.shape, reps, strict=True):
+        spread += [r, size]
+    lifted = reshape_to(x, tuple(v for size in x.shape for v in (1, size)))
+    return reshape_to(expand_to(lifted, tuple(spread)), tuple(size * r for size, r in zip(x.shape, reps, strict=True)))
+
+
+@public
+def repeat(x: Any, repeats: Any, axis: int | None = None) -> Node:
+    """Every element `repeats` times in a row along an axis; None flattens first. An array gives each its own number."""
+    x = as_node(x)
+    if axis is None:
+        x, axis = reshape(x, -1), 0
+    axis = normalize_axis(axis, x.ndim)
+    if np.ndim(repeats) == 0:
+        r = int(repeats)
+        if r < 0:
+            raise ShapeError("repeats must not be negative")
+        lifted = reshape_to(x, (*x.shape[:axis + 1], 1, *x.shape[axis + 1:]))
+        wide = expand_to(lifted, (*x.shape[:axis + 1], r, *x.shape[axis + 1:]))
+        return reshape_to(wide, (*x.shape[:axis], x.shape[axis] * r, *x.shape[axis + 1:]))
+    from .indexing import take
+    counts = np.asarray(repeats)
+    if counts.shape != (x.shape[axis],) or (counts < 0).any():
+        raise ShapeError(f"repeats must be {x.shape[axis]} numbers >= 0")
+    return take(x, np.repeat(np.arange(len(counts)), counts), axis=axis)
+
+
+@public
+def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Node:
+    """x with elements added before and after along every axis, as numpy.pad.
+
+    pad_width: an int, (before, after), or one pair an axis. mode: constant, edge, reflect, symmetric or wrap.
+    """
+    x = as_node(x)
+    width = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2)).astype(int).tolist() if x.ndim else []
+    if any(n < 0 for pair in width for n in pair):
+        raise ShapeError("pad widths must not be negative")
+    if mode == "constant":
+        shape = tuple(n + a + b for n, (a, b) in zip(x.shape, width, strict=True))
+        if np.ndim(constant_values) == 0:
+            return place(x, shape, [a for a, _ in width], [1] * x.ndim, float(constant_values) if x.dtype.kind == "f" else int(constant_values))
+        values = np.broadcast_to(np.asarray(constant_values), (x.ndim, 2))
+        for axis, (a, b) in enumerate(width):
+            parts = [full((*x.shape[:axis], n, *x.shape[axis + 1:]), v, x.dtype) for n, v in zip((a, b), values[axis], strict=True)]
+            x = concatenate([parts[0], x, parts[1]], axis)
+        return x
+    if mode not in ("edge", "reflect", "symmetric", "wrap"):
+        raise NodeTypeError(f"mode {mode!r} is not one of constant, edge, reflect, symmetric, wrap")
+    from .indexing import take
+    for axis, (a, b) in enumerate(width):
+        if a or b:
+            n = x.shape[axis]
+            if not isinstance(n, int):
+                raise ShapeError(f"mode {mode!r} needs a known size along axis {axis}, not {n}")
+            if n == 0:
+                raise ShapeError(f"mode {mode!r} cannot extend axis {axis} of size 0")
+            x = take(x, np.pad(np.arange(n), (a, b), mode=mode), axis=axis)      # type: ignore[call-overload]
+    return x
+
+
+# -- diagonals -----------------------------------------------------------------------------------------------------
+
+def _diagonal_length(n1: Any, n2: Any, offset: int) -> int:
+    return max(0, min(n1 + min(offset, 0), n2 - max(offset, 0)))
+
+
+def _diagonal_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    (x,), (axis1, axis2, offset) = inputs, attrs
+    n1, n2 = x.shape[axis1], x.shape[axis2]
+    if not (isinstance(n1, int) and isinstance(n2, int)):
+        if n1 != n2 or offset:
+            raise ShapeError(f"the sizes {n1} and {n2} are known only when a function runs")
+        n = n1
+    else:
+        n = _diagonal_length(n1, n2, offset)
+    return (*[s for i, s in enumerate(x.shape) if i not in (axis1, axis2)], n), x.dtype
+
+
+def _undiagonal_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    check_shape(attrs[0], inputs[0].dtype)
+    return attrs[0], inputs[0].dtype
+
+
+def _undiagonal_reference(x: Any, *, shape: Any, axis1: int, axis2: int, offset: int) -> Any:
+    out = np.zeros(shape, x.dtype)
+    moved = np.moveaxis(out, (axis1, axis2), (-2, -1))
+    i = np.arange(x.shape[-1])
+    moved[..., i - min(offset, 0), i + max(offset, 0)] = x
+    return out
+
+
+def _undiagonal_lower(ctx: Any, node: Node) -> Any:
+    shape, axis1, axis2, offset = node._attrs
+    out = ctx.fill(ctx.new(shape, node.dtype), 0)
+    ctx.emit("copy", out.diagonal(axis1, axis2, offset), [ctx.raw(node.inputs[0])])
+    return out
+
+
+DIAGONAL = register(OpDef("diagonal", "the diagonal of two axes, as a last axis", _diagonal_infer,
+                          lambda x, *, axis1, axis2, offset: np.diagonal(x, offset, axis1, axis2), family="movement",
+                          attr_names=("axis1", "axis2", "offset"), arity=1, linear=(0,),
+                          vjp=lambda g, node, needs: (make(UNDIAGONAL, (g,), (node.inputs[0].shape, *node._attrs)),),
+                          lower=lambda ctx, node: ctx.raw(node.inputs[0]).diagonal(*node._attrs)))
+UNDIAGONAL = register(OpDef("undiagonal", "x on the diagonal of two axes of zeros", _undiagonal_infer, _undiagonal_reference,
+                            attr_names=("shape", "axis1", "axis2", "offset"), arity=1, family="movement", linear=(0,),
+                            vjp=lambda g, node, needs: (make(DIAGONAL, (g,), node._attrs[1:]),), lower=_undiagonal_lower))
+
+
+@public
+def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Node:
+    """The diagonal of two axes as the last axis, as numpy.diagonal."""
+    x = as_node(x)
+    if x.ndim < 2:
+        raise ShapeError("needs at least two axes")
+    a, b = normalize_axis(axis1, x.ndim), normalize_axis(axis2, x.ndim)
+    if a == b:
+        raise ShapeError(f"axis1 and axis2 are both {a}")
+    return make(DIAGONAL, (x,), (a, b, int(offset)))
+
+
+@public
+def diag(x: Any, k: int = 0) -> Node:
+    """The k-th diagonal of a matrix, or a matrix with the vector x on it."""
+    x = as_node(x)
+    if x.ndim == 2:
+        return diagonal(x, k)
+    if x.ndim != 1:
+        raise ShapeError("needs one or two axes")
+    n = x.shape[0] + builtins.abs(k)
+    return make(UNDIAGONAL, (x,), ((n, n), 0, 1, int(k)))
+
+
+def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Node:
+    """The sum along the diagonal."""
+    from .reduction import sum
+    return sum(diagonal(x, offset, axis1, axis2), axis=-1)
+
+
+def _triangle(x: Node, k: int, lower: bool) -> Node:
+    from .binary import where
+    n, m = x.shape[-2], x.shape[-1]
+    if not (isinstance(n, int) and isinstance(m, int)):
+        raise ShapeError("the last two sizes are known only when a function runs")
+    mask = np.tri(n, m, k if lower else k - 1, dtype=bool)
+    return where(mask, x, 0) if lower else where(mask, 0, x)
+
+
+@public
+def tril(x: Any, k: int = 0) -> Node:
+    """x with the elements above the k-th diagonal set to 0."""
+    return _triangle(_at_least(as_node(x), 2), k, True)
+
+
+@public
+def triu(x: Any, k: int = 0) -> Node:
+    """x with the elements below the k-th diagonal set to 0."""
+    return _triangle(_at_least(as_node(x), 2), k, False)
+
+
+# -- constants -----------------------------------------------------------------------------------------------------
+
+@public
+def full(shape: Any, fill_value: Any, dtype: Any = None) -> Node:
+    """Every element fill_value; sizes may be named."""
+    if isinstance(fill_value, Node):
+        value = fill_value if dtype is None else cast(fill_value, as_dtype(dtype))
+    else:
+        value = as_node(fill_value) if dtype is None else scalar(fill_value, as_dtype(dtype))
+    return expand_to(value, as_shape(shape))
+
+
+def zeros(shape: Any, dtype: Any = "float64") -> Node:
+    """Zeros; sizes may be named."""
+    return full(shape, 0, dtype)      # type: ignore[no-any-return]
+
+
+def ones(shape: Any, dtype: Any = "float64") -> Node:
+    """Ones; sizes may be named."""
+    return full(shape, 1, dtype)      # type: ignore[no-any-return]
+
+
+empty = zeros
+
+
+def zeros_like(x: Any, dtype: Any = None) -> Node:
+    """Zeros of x's shape and dtype."""
+    x = as_node(x)
+    return expand_to(scalar(0, x.dtype if dtype is None else as_dtype(dtype)), x.shape)
+
+
+def ones_like(x: Any, dtype: Any = None) -> Node:
+    """Ones of x's shape and dtype."""
+    x = as_node(x)
+    return expand_to(scalar(1, x.dtype if dtype is None else as_dtype(dtype)), x.shape)
+
+
+def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Node:
+    """fill_value in x's shape and dtype."""
+    x = as_node(x)
+    return full(x.shape, fill_value, x.dtype if dtype is None else dtype)      # type: ignore[no-any-return]
+
+
+@public
+def arange(*args: Any, dtype: Any = None) -> Node:
+    """numpy.arange as a constant."""
+    a = np.arange(*args)
+    return make_constant(a.astype(as_dtype(a.dtype if dtype is None else dtype)))
+
+
+@public
+def linspace(start: float, stop: float, num: int = 50, *, endpoint: bool = True, dtype: Any = None) -> Node:
+    """numpy.linspace as a constant."""
+    return make_constant(np.linspace(start, stop, num, endpoint=endpoint).astype(FLOAT64 if dtype is None else as_dtype(dtype)))
+
+
+@public
+def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = "float64") -> Node:
+    """Ones on the k-th diagonal, as a constant."""
+    return make_constant(np.eye(n, m, k, dtype=as_dtype(dtype)))
+
+
+def identity(n: int, dtype: Any = "float64") -> Node:
+    return eye(n, dtype=dtype)      # type: ignore[no-any-return]
+
+
+def size(x: Any, axis: int | None = None) -> Node:
+    """The number of elements, or the size along an axis, as an int64 node (also when sizes are named)."""
+    from ..dtypes import INT64
+    from ..graph.build import _dim_node
+    x = as_node(x)
+    n = nelements(x.shape) if axis is None else x.shape[normalize_axis(axis, x.ndim)]
+    return scalar(n, INT64) if isinstance(n, int) else _dim_node(n)

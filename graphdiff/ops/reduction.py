@@ -1,0 +1,358 @@
+"""Reductions: sum, prod, max, min, any, all, argmax, argmin, logsumexp, and what is composed of them.
+
+A reduction's attrs are its axes (normalised, ascending) and keepdims. When lowered the kept axes come first and the reduced
+ones last; the kernel adds in one fixed tree, the same for every layout and thread count.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import BOOL, FLOAT16, FLOAT32, INT64, as_dtype
+from ..errors import DTypeError, ShapeError
+from ..graph.build import as_node, make, public
+from ..graph.node import Node
+from ..graph.opdef import OpDef, register
+from ..specs import nelements, normalize_axes
+from .families import cast, floating
+from .movement import expand_to, reshape_to, zeros_like
+
+
+def _shape(x: Node, axes: tuple[int, ...], keepdims: bool) -> tuple[Any, ...]:
+    if keepdims:
+        return tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
+    return tuple([n for i, n in enumerate(x.shape) if i not in axes])
+
+
+def _infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    return _shape(inputs[0], *attrs), inputs[0].dtype
+
+
+def _infer_nonempty(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    x, axes = inputs[0], attrs[0]
+    for a in axes:
+        if isinstance(x.shape[a], int) and x.shape[a] == 0:
+            raise ShapeError(f"max, min and their positions of an empty array have no identity: axis {a} has size 0")
+    return _infer(inputs, attrs)
+
+
+def _infer_bool(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    return _shape(inputs[0], *attrs), BOOL
+
+
+def _infer_position(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    return _infer_nonempty(inputs, attrs)[0], INT64
+
+
+def _lower(kernel: str) -> Any:
+    def rule(ctx: Any, node: Node) -> Any:
+        axes, _ = node._attrs
+        v = ctx.view(node.inputs[0])
+        kept = [i for i in range(len(v.shape)) if i not in axes]
+        v = v.transpose([*kept, *axes])
+        dtype = node.dtype if node.dtype is not FLOAT16 else FLOAT32
+        out = ctx.emit(kernel, ctx.new(v.shape[:len(kept)], dtype), [v], [len(axes)])
+        return ctx.reshape(out, node.shape)
+    return rule
+
+
+def spread(g: Node, node: Node) -> Node:
+    """g, shaped like the reduction `node`, repeated over the axes it reduced."""
+    x = node.inputs[0]
+    return expand_to(reshape_to(g, _shape(x, node._attrs[0], True)), x.shape)
+
+
+def _reference(f: Any) -> Any:
+    return lambda x, *, axes, keepdims: f(np.asarray(x), axis=axes, keepdims=keepdims)
+
+
+def _position(f: Any) -> Any:
+    """argmax over several axes: the position in C order over the reduced axes."""
+    def reference(x: Any, *, axes: Any, keepdims: bool) -> Any:
+        x = np.asarray(x)
+        kept = [i for i in range(x.ndim) if i not in axes]
+        flat = np.transpose(x, [*kept, *axes]).reshape([x.shape[i] for i in kept] + [-1])
+        r = f(flat, axis=-1)
+        return r.reshape([1 if i in axes else n for i, n in enumerate(x.shape)]) if keepdims else r
+    return reference
+
+
+def _logsumexp_reference(x: Any, *, axes: Any, keepdims: bool) -> Any:
+    x = np.asarray(x)
+    if x.size == 0:
+        return np.log(np.sum(np.exp(x), axis=axes, keepdims=keepdims))
+    m = np.max(np.real(x), axis=axes, keepdims=True)
+    m = np.where(np.isfinite(m), m, 0)
+    with np.errstate(all="ignore"):
+        r = np.log(np.sum(np.exp(x - m), axis=axes, keepdims=True)) + m
+    return r if keepdims else np.squeeze(r, axis=axes)
+
+
+def _extreme_vjp(g: Node, node: Node, needs: Any) -> Any:
+    """A k-way tie shares the cotangent, 1/k each; NaN ties with NaN."""
+    from .binary import equal, logical_or, not_equal, where
+    x = node.inputs[0]
+    top = spread(node, node)
+    hit = equal(x, top)
+    if x.dtype.kind == "f":
+        hit = logical_or(hit, not_equal(x, x))
+    count = sum_axes(cast(hit, x.dtype if x.dtype is not FLOAT16 else FLOAT32), node._attrs[0], True)
+    share = cast(reshape_to(g, count.shape) / count, g.dtype)
+    return (where(hit, expand_to(share, x.shape), 0.0),)
+
+
+def _prod_vjp(g: Node, node: Node, needs: Any) -> Any:
+    """g times the product of all other elements: exclusive prefix times exclusive suffix products, right with zeros."""
+    from .binary import zmul
+    from .movement import concatenate, cut, ones_like, permute
+    from .scan import cumprod
+    x = node.inputs[0]
+    axes = node._attrs[0]
+    kept = [i for i in range(x.ndim) if i not in axes]
+    order = [*kept, *axes]
+    n = nelements(tuple(x.shape[a] for a in axes))
+    flat = reshape_to(permute(x, order), (*[x.shape[i] for i in kept], n))
+    last = flat.ndim - 1
+    one = ones_like(cut(flat, last, 0, 1)) if not (isinstance(n, int) and n == 0) else None
+    if one is None:
+        return (zeros_like(x),)
+    before = concatenate([one, cut(cumprod(flat, axis=last), last, 0, n - 1)], last)
+    after = concatenate([cut(cumprod(flat, axis=last, reverse=True), last, 1, n - 1), one], last)
+    rest = reshape_to(before * after, tuple(x.shape[i] for i in order))
+    back = [0] * len(order)
+    for i, a in enumerate(order):
+        back[a] = i
+    return (zmul(spread(g, node), permute(rest, back)),)
+
+
+def _logsumexp_vjp(g: Node, node: Node, needs: Any) -> Any:
+    """softmax over the reduced axes; where every element is -inf nothing flows."""
+    from .binary import equal, where, zmul
+    from .unary import exp
+    x = node.inputs[0]
+    top = spread(node, node)
+    weight = exp(where(equal(top, -np.inf), -np.inf, x - where(equal(top, -np.inf), 0.0, top)))
+    return (zmul(spread(g, node), weight),)
+
+
+def _reduction(name: str, formula: str, reference: Any, infer: Any = _infer, **facts: Any) -> OpDef:
+    return register(OpDef(name, formula, infer, reference, attr_names=("axes", "keepdims"), arity=1, family="reduction",
+                          lower=facts.pop("lower", _lower(name)), cost=lambda node: nelements(node.inputs[0].shape), **facts))
+
+
+def _position_note(what: str) -> str:
+    return f"its result is the position of the {what}, an integer"
+
+
+SUM = _reduction("sum", "the sum over axes", _reference(np.sum), linear=(0,), symbol="Σ",
+                 vjp=lambda g, node, needs: (spread(g, node),))
+PROD = _reduction("prod", "the product over axes", _reference(np.prod), vjp=_prod_vjp, symbol="Π")
+MAX = _reduction("max", "the largest over axes; NaN wins; a tie shares the derivative", _reference(np.max), _infer_nonempty,
+                 vjp=_extreme_vjp)
+MIN = _reduction("min", "the smallest over axes; NaN wins; a tie shares the derivative", _reference(np.min), _infer_nonempty,
+                 vjp=_extreme_vjp)
+ANY = _reduction("any", "some element is nonzero", _reference(np.any), _infer_bool, cuts="its result is a bool")
+ALL = _reduction("all", "every element is nonzero", _reference(np.all), _infer_bool, cuts="its result is a bool")
+ARGMAX = _reduction("argmax", "the position of the first largest, NaN first", _position(np.argmax), _infer_position,
+                    cuts=_position_note("largest"))
+ARGMIN = _reduction("argmin", "the position of the first smallest, NaN first", _position(np.argmin), _infer_position,
+                    cuts=_position_note("smallest"))
+LOGSUMEXP = _reduction("logsumexp", "log of the sum of exponentials over axes", _logsumexp_reference, vjp=_logsumexp_vjp)
+
+
+def _axes(x: Node, axis: Any) -> tuple[int, ...]:
+    return tuple(range(x.ndim)) if axis is None else tuple(sorted(normalize_axes(axis, x.ndim)))
+
+
+def sum_axes(x: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
+    """The sum primitive over normalised axes, in x's own dtype."""
+    return make(SUM, (x,), (axes, keepdims)) if axes else x
+
+
+def _accumulator(x: Node, dtype: Any = None) -> Node:
+    """Sums and products of bools and small integers are int64, as NumPy's."""
+    if dtype is not None:
+        return cast(x, as_dtype(dtype))
+    return cast(x, INT64) if x.dtype.kind in "biu" else x
+
+
+@public
+def sum(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Node:
+    """The sum over axes (all by default). bool and integers give int64; an empty sum is 0."""
+    x = _accumulator(as_node(x), dtype)
+    axes = _axes(x, axis)
+    return make(SUM, (x,), (axes, bool(keepdims)))
+
+
+@public
+def prod(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Node:
+    """The product over axes. An empty product is 1; the derivative is right when elements are 0."""
+    x = _accumulator(as_node(x), dtype)
+    return make(PROD, (x,), (_axes(x, axis), bool(keepdims)))
+
+
+@public
+def max(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
+    """The largest over axes; NaN wins. Raises ShapeError for an empty axis."""
+    x = as_node(x)
+    return make(MAX, (x,), (_axes(x, axis), bool(keepdims)))
+
+
+@public
+def min(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
+    """The smallest over axes; NaN wins. Raises ShapeError for an empty axis."""
+    x = as_node(x)
+    return make(MIN, (x,), (_axes(x, axis), bool(keepdims)))
+
+
+amax, amin = max, min
+
+
+@public
+def any(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
+    """True where some element over the axes is nonzero (NaN is)."""
+    x = as_node(x)
+    return make(ANY, (x,), (_axes(x, axis), bool(keepdims)))
+
+
+@public
+def all(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
+    """True where every element over the axes is nonzero."""
+    x = as_node(x)
+    return make(ALL, (x,), (_axes(x, axis), bool(keepdims)))
+
+
+def _arg(op: OpDef, x: Any, axis: Any, keepdims: bool) -> Node:
+    x = as_node(x)
+    if x.ndim == 0:
+        x = reshape_to(x, (1,))
+        axis = 0
+        keepdims = False
+    return make(op, (x,), (_axes(x, axis), bool(keepdims)))
+
+
+@public
+def argmax(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
+    """int64 position of the first largest element; over all axes the position in C order."""
+    return _arg(ARGMAX, x, axis, keepdims)
+
+
+@public
+def argmin(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
+    """int64 position of the first smallest element."""
+    return _arg(ARGMIN, x, axis, keepdims)
+
+
+@public
+def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
+    """log(sum(exp(x))) without overflow; -inf where every element is -inf."""
+    x = floating(x)
+    return make(LOGSUMEXP, (x,), (_axes(x, axis), bool(keepdims)))
+
+
+def count_nonzero(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
+    """How many elements are nonzero, int64."""
+    from .binary import not_equal
+    return sum(not_equal(as_node(x), 0), axis, keepdims=keepdims)      # type: ignore[no-any-return]
+
+
+def _count(x: Node, axes: tuple[int, ...], dtype: Any) -> Any:
+    """The number of reduced elements: a Python number, or a node of `dtype` when sizes are named."""
+    from ..graph.build import _dim_node
+    n = nelements(tuple(x.shape[a] for a in axes))
+    return float(n) if isinstance(n, int) else cast(_dim_node(n), dtype)
+
+
+def _wide(x: Node) -> tuple[Node, Any]:
+    """float16 sums and means accumulate in float32; the dtype to come back to."""
+    x = floating(x)
+    return (cast(x, FLOAT32), FLOAT16) if x.dtype is FLOAT16 else (x, x.dtype)
+
+
+@public
+def mean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Node:
+    """The mean over axes; integers give float64; of nothing, NaN."""
+    x = as_node(x)
+    x, back = _wide(x if dtype is None else cast(x, as_dtype(dtype)))
+    axes = _axes(x, axis)
+    return cast(make(SUM, (x,), (axes, bool(keepdims))) / _count(x, axes, x.dtype), back)
+
+
+@public
+def var(x: Any, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Node:
+    """The mean squared distance from the mean, divided by n - ddof, in two passes."""
+    x, back = _wide(as_node(x))
+    return cast(_var(x, axis, ddof, keepdims), back)
+
+
+def _var(x: Node, axis: Any, ddof: float, keepdims: bool) -> Node:
+    from .unary import square
+    axes = _axes(x, axis)
+    n = _count(x, axes, x.dtype)
+    center = make(SUM, (x,), (axes, True)) / n
+    total = make(SUM, (square(x - center),), (axes, bool(keepdims)))
+    rest = n - ddof
+    if isinstance(rest, float) and rest <= 0:
+        rest = 0.0
+    return total / rest
+
+
+def root(v: Node) -> Node:
+    """sqrt with derivative 0 at 0, to every order: for lengths, whose kink is a minimum."""
+    from .binary import equal, where
+    from .unary import sqrt
+    flat = equal(v, 0.0)
+    return where(flat, 0.0, sqrt(where(flat, 1.0, v)))
+
+
+@public
+def std(x: Any, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Node:
+    """sqrt(var); its derivative is 0 where all elements are equal."""
+    x, back = _wide(as_node(x))
+    return cast(root(_var(x, axis, ddof, keepdims)), back)
+
+
+@public
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Node:
+    """The p-norm over axes: 2 by default (also of a whole matrix), 1, inf, -inf, 0 or any p. Derivative 0 at the origin."""
+    from .binary import not_equal, power
+    from .unary import abs, square
+    x = floating(x)
+    axes = _axes(x, axis)
+    if ord is None or ord == 2 or ord == "fro":
+        return root(make(SUM, (square(x),), (axes, bool(keepdims))))
+    if ord == 1:
+        return make(SUM, (abs(x),), (axes, bool(keepdims)))
+    if ord == np.inf:
+        return make(MAX, (abs(x),), (axes, bool(keepdims)))
+    if ord == -np.inf:
+        return make(MIN, (abs(x),), (axes, bool(keepdims)))
+    if ord == 0:
+        return make(SUM, (cast(not_equal(x, 0.0), x.dtype),), (axes, bool(keepdims)))
+    if not isinstance(ord, (int, float)):
+        raise DTypeError(f"ord must be a number, not {ord!r}")
+    return power(make(SUM, (power(abs(x), float(ord)),), (axes, bool(keepdims))), 1.0 / ord)
+
+
+@public
+def ptp(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
+    """The largest minus the smallest."""
+    return max(x, axis, keepdims) - min(x, axis, keepdims)      # type: ignore[no-any-return]
+
+
+@public
+def average(x: Any, axis: Any = None, weights: Any = None, keepdims: bool = False) -> Node:
+    """The weighted mean; weights have x's shape, or the axis' length."""
+    x = floating(x)
+    if weights is None:
+        return mean(x, axis, keepdims=keepdims)      # type: ignore[no-any-return]
+    w = floating(weights)
+    if w.shape != x.shape:
+        if not isinstance(axis, int) or w.ndim != 1:
+            raise ShapeError("weights of another shape than x need one axis and one dimension")
+        a = normalize_axes(axis, x.ndim)[0]
+        w = expand_to(reshape_to(w, tuple(w.shape[0] if i == a else 1 for i in range(x.ndim))), x.shape)
+    return sum(x * w, axis, keepdims=keepdims) / sum(w, axis, keepdims=keepdims)      # type: ignore[no-any-return]
+
+

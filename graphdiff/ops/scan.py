@@ -1,0 +1,298 @@
+"""Along one axis: softmax, log_softmax, cumulative sums and products, sorting.
+
+Kernels work on the last axis; lowering moves the axis there as a view, and the result back.
+"""
+from __future__ import annotations
+
+
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import FLOAT16, FLOAT32, INT64
+from ..errors import ShapeError
+from ..graph.build import as_node, make, public
+from ..graph.node import Node
+from ..graph.opdef import OpDef, register
+from ..specs import nelements, normalize_axis
+from .families import cast, floating
+from .movement import concatenate, cut, ones_like, permute, ravel, zeros_like
+
+
+def _same(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    return inputs[0].shape, inputs[0].dtype
+
+
+def _last(ndim: int, axis: int) -> list[int]:
+    """The axis order that puts `axis` last; exchanging two axes is its own inverse."""
+    order = list(range(ndim))
+    order[axis], order[-1] = order[-1], order[axis]
+    return order
+
+
+def _lower(kernel: str, attrs: Any = None) -> Any:
+    """Operands and result with the axis (attrs[0]) last; attrs picks the kernel's integers from the node's."""
+    def rule(ctx: Any, node: Node) -> Any:
+        order = _last(node.ndim, node._attrs[0])
+        dtype = FLOAT32 if node.dtype is FLOAT16 else node.dtype
+        out = ctx.new(node.shape, dtype)
+        ctx.emit(kernel, out.transpose(order), [ctx.view(x).transpose(order) for x in node.inputs], [] if attrs is None else attrs(node))
+        return out
+    return rule
+
+
+def _flag(position: int) -> Any:
+    return lambda node: [int(node._attrs[position])]
+
+
+# -- softmax -------------------------------------------------------------------------------------------------------
+
+def _softmax_reference(x: Any, *, axis: int) -> Any:
+    x = np.asarray(x)
+    if x.size == 0:
+        return x.copy()
+    m = np.max(np.real(x), axis=axis, keepdims=True)
+    dead = m == -np.inf
+    e = np.exp(x - np.where(dead, 0, m))
+    s = np.sum(e, axis=axis, keepdims=True)
+    return np.where(dead, 0, e / np.where(dead, 1, s)).astype(e.dtype)
+
+
+def _log_softmax_reference(x: Any, *, axis: int) -> Any:
+    x = np.asarray(x)
+    if x.size == 0:
+        return x.copy()
+    m = np.max(np.real(x), axis=axis, keepdims=True)
+    d = x - np.where(m == -np.inf, 0, m)
+    r = d - np.log(np.sum(np.exp(d), axis=axis, keepdims=True))
+    return np.where(m == -np.inf, -np.inf, r).astype(d.dtype)
+
+
+def _softmax_vjp(g: Node, node: Node, needs: Any) -> Any:
+    """s (g - sum(g s)); entries of weight 0 get 0 whatever g is."""
+    from .binary import zmul
+    from .reduction import sum_axes
+    gs = zmul(node, g)
+    return (gs - node * sum_axes(gs, (node._attrs[0],), True),)
+
+
+def _log_softmax_vjp(g: Node, node: Node, needs: Any) -> Any:
+    """g - softmax(x) sum(g); where a row is all -inf nothing flows."""
+    from .binary import equal, where, zmul
+    from .reduction import max as largest
+    from .reduction import sum_axes
+    axis = node._attrs[0]
+    x = node.inputs[0]
+    s = make(SOFTMAX, (x,), (axis,))
+    total = sum_axes(g, (axis,), True)
+    if isinstance(x.shape[axis], int) and x.shape[axis] == 0:
+        return (g,)
+    dead = equal(largest(x, axis, keepdims=True), -np.inf)
+    return (where(dead, 0.0, g - zmul(s, total)),)
+
+
+SOFTMAX = register(OpDef("softmax", "e^x / sum(e^x) along an axis", _same, _softmax_reference, attr_names=("axis",), arity=1,
+                         vjp=_softmax_vjp, lower=_lower("softmax"), cost=lambda n: 5 * n.size, family="reduction"))
+LOG_SOFTMAX = register(OpDef("log_softmax", "x - log(sum(e^x)) along an axis", _same, _log_softmax_reference, attr_names=("axis",),
+                             arity=1, vjp=_log_softmax_vjp, lower=_lower("log_softmax"), cost=lambda n: 5 * n.size, family="reduction"))
+
+
+@public
+def softmax(x: Any, axis: int = -1, temperature: Any = 1) -> Node:
+    """e^(x/temperature) / sum(e^(x/temperature)) along an axis. -inf gives 0; a slice of only -inf gives zeros; NaN or +inf gives NaN."""
+    x = floating(x)
+    if isinstance(temperature, Node) or temperature != 1:
+        x = x / temperature
+    return make(SOFTMAX, (x,), (normalize_axis(axis, x.ndim),))
+
+
+@public
+def log_softmax(x: Any, axis: int = -1) -> Node:
+    """log(softmax(x)) without its rounding: x - logsumexp(x)."""
+    x = floating(x)
+    return make(LOG_SOFTMAX, (x,), (normalize_axis(axis, x.ndim),))
+
+
+# -- cumulative ----------------------------------------------------------------------------------------------------
+
+def _running(f: Any) -> Any:
+    def reference(x: Any, *, axis: int, reverse: bool) -> Any:
+        x = np.asarray(x)
+        if reverse:
+            return np.flip(f(np.flip(x, axis), axis=axis, dtype=x.dtype), axis)
+        return f(x, axis=axis, dtype=x.dtype)
+    return reference
+
+
+def _recurrence_reference(a: Any, b: Any, *, axis: int, reverse: bool) -> Any:
+    a, b = np.moveaxis(np.asarray(a), axis, 0), np.moveaxis(np.asarray(b), axis, 0)
+    s = np.zeros(b.shape, np.result_type(a, b))
+    last = np.zeros(b.shape[1:], s.dtype)
+    for i in (range(len(b) - 1, -1, -1) if reverse else range(len(b))):
+        last = s[i] = a[i] * last + b[i]
+    return np.moveaxis(s, 0, axis)
+
+
+def _shifted(x: Node, axis: int, reverse: bool, fill: Node) -> Node:
+    """Element i becomes i + 1's (or i - 1's when reverse), with fill at the open end."""
+    n = x.shape[axis]
+    if reverse:
+        return concatenate([fill, cut(x, axis, 0, n - 1)], axis)
+    return concatenate([cut(x, axis, 1, n - 1), fill], axis)
+
+
+def _empty(x: Node, axis: int) -> bool:
+    return isinstance(x.shape[axis], int) and x.shape[axis] == 0
+
+
+def _cumprod_vjp(g: Node, node: Node, needs: Any) -> Any:
+    """P_i S_i: the product of the elements before i, and S_i = g_i + x_{i+1} S_{i+1}. Right when elements are 0."""
+    from .binary import zmul
+    x = node.inputs[0]
+    axis, reverse = node._attrs
+    if _empty(x, axis):
+        return (zeros_like(x),)
+    edge = cut(x, axis, 0, 1)
+    before = _shifted(node, axis, not reverse, ones_like(edge))
+    nexts = _shifted(x, axis, reverse, zeros_like(edge))
+    return (zmul(make(RECURRENCE, (nexts, g), (axis, not reverse)), before),)
+
+
+def _recurrence_vjp(g: Node, node: Node, needs: Any) -> Any:
+    """l_i = g_i + a_{i+1} l_{i+1}: the adjoint of b is l, of a is l_i s_{i-1}."""
+    a, b = node.inputs
+    axis, reverse = node._attrs
+    if _empty(b, axis):
+        return (zeros_like(a), zeros_like(b))
+    zero = zeros_like(cut(b, axis, 0, 1))
+    back = make(RECURRENCE, (_shifted(a, axis, reverse, zero), g), (axis, not reverse))
+    return (back * _shifted(node, axis, not reverse, zero) if needs[0] else None, back)
+
+
+CUMSUM = register(OpDef("cumsum", "running sums along an axis", _same, _running(np.cumsum), attr_names=("axis", "reverse"), arity=1,
+                        linear=(0,), vjp=lambda g, node, needs: (make(CUMSUM, (g,), (node._attrs[0], not node._attrs[1])),),
+                        lower=_lower("cumsum", _flag(1))))
+CUMPROD = register(OpDef("cumprod", "running products along an axis", _same, _running(np.cumprod), attr_names=("axis", "reverse"),
+                         arity=1, vjp=_cumprod_vjp, lower=_lower("cumprod", _flag(1))))
+RECURRENCE = register(OpDef("recurrence", "s_i = x_i s_{i-1} + y_i along an axis", _same, _recurrence_reference,
+                            attr_names=("axis", "reverse"), arity=2, vjp=_recurrence_vjp, lower=_lower("recurrence", _flag(1))))
+
+
+def _along(x: Any, axis: int | None) -> tuple[Node, int]:
+    x = as_node(x)
+    if axis is None:
+        return ravel(x), 0
+    return x, normalize_axis(axis, x.ndim)
+
+
+@public
+def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Node:
+    """Running sums along an axis (of the flattened operand by default). bool and integers give int64."""
+    from .reduction import _accumulator
+    x, axis = _along(x, axis)
+    return make(CUMSUM, (_accumulator(x, dtype),), (axis, False))
+
+
+@public
+def cumprod(x: Any, axis: int | None = None, dtype: Any = None, *, reverse: bool = False) -> Node:
+    """Running products along an axis, from the end if reverse. The derivative is right when elements are 0."""
+    from .reduction import _accumulator
+    x, axis = _along(x, axis)
+    return make(CUMPROD, (_accumulator(x, dtype),), (axis, bool(reverse)))
+
+
+# -- sorting -------------------------------------------------------------------------------------------------------
+
+def _argsort_reference(x: Any, *, axis: int, descending: bool) -> Any:
+    x = np.asarray(x)
+    if not descending:
+        return np.argsort(x, axis=axis, kind="stable")
+    # Stable and descending: sort the reversed axis ascending, then reverse positions and order.
+    n = x.shape[axis]
+    return n - 1 - np.flip(np.argsort(np.flip(x, axis), axis=axis, kind="stable"), axis)
+
+
+def _sort_vjp(g: Node, node: Node, needs: Any) -> Any:
+    from .indexing import scatter_along
+    x = node.inputs[0]
+    axis, descending = node._attrs
+    order = make(ARGSORT, (x,), (axis, descending))
+    return (scatter_along(zeros_like(x), order, g, axis),)
+
+
+def _sort_jvp(ts: Any, node: Node) -> Node:
+    from .indexing import gather_along
+    return gather_along(ts[0], make(ARGSORT, node.inputs, node._attrs), node._attrs[0])
+
+
+def _sort_reference(x: Any, *, axis: int, descending: bool) -> Any:
+    x = np.asarray(x)
+    return np.take_along_axis(x, _argsort_reference(np.real(x), axis=axis, descending=descending), axis)
+
+
+SORT = register(OpDef("sort", "elements along an axis in order, NaN last; the permutation is stable", _same, _sort_reference,
+                      attr_names=("axis", "descending"), arity=1, vjp=_sort_vjp, jvp=_sort_jvp, lower=_lower("sort", _flag(1)),
+                      cost=lambda n: 20 * n.size))
+ARGSORT = register(OpDef("argsort", "the stable permutation that sorts an axis", lambda i, a: (i[0].shape, INT64), _argsort_reference,
+                         attr_names=("axis", "descending"), arity=1, cuts="its result is a permutation of integers",
+                         lower=_lower("argsort", _flag(1)), cost=lambda n: 20 * n.size))
+
+
+def _sortable(x: Any, axis: int | None) -> tuple[Node, int]:
+    x, axis = _along(x, axis)
+    if x.ndim == 0:
+        raise ShapeError("a scalar has no axis to sort along")
+    return x, axis
+
+
+@public
+def sort(x: Any, axis: int | None = -1, *, descending: bool = False) -> Node:
+    """Elements along an axis in ascending order, NaN last (descending: the reverse). Equal elements keep their order."""
+    x, axis = _sortable(x, axis)
+    return make(SORT, (x,), (axis, bool(descending)))
+
+
+@public
+def argsort(x: Any, axis: int | None = -1, *, descending: bool = False) -> Node:
+    """int64 positions that sort an axis; stable."""
+    x, axis = _sortable(x, axis)
+    return make(ARGSORT, (x,), (axis, bool(descending)))
+
+
+@public
+def top_k(x: Any, k: int, *, axis: int = -1, indices: bool = False) -> Any:
+    """The k largest along an axis, largest first; with indices=True (values, int64 positions)."""
+    from .indexing import gather_along
+    x = as_node(x)
+    axis = normalize_axis(axis, x.ndim)
+    n = x.shape[axis]
+    if not isinstance(k, (int, np.integer)) or k < 0 or (isinstance(n, int) and k > n):
+        raise ShapeError(f"k must be between 0 and the axis' size {n}, not {k}")
+    at = cut(make(ARGSORT, (x,), (axis, True)), axis, 0, int(k))
+    values = gather_along(x, at, axis)
+    return (values, at) if indices else values
+
+
+@public
+def median(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
+    """The middle value, or the mean of the middle two; NaN if there is one."""
+    from .binary import where
+    from .reduction import _axes, _shape
+    from .reduction import any as some
+    from .unary import isnan
+    x = floating(x)
+    axes = _axes(x, axis)
+    kept = [i for i in range(x.ndim) if i not in axes]
+    n = nelements(tuple(x.shape[a] for a in axes))
+    if not isinstance(n, int) or n == 0:
+        raise ShapeError(f"the median needs a known number of elements, at least 1, not {n}")
+    from .movement import reshape_to
+    flat = reshape_to(permute(x, [*kept, *axes]), (*[x.shape[i] for i in kept], n))
+    ordered = make(SORT, (flat,), (flat.ndim - 1, False))
+    last = flat.ndim - 1
+    low, high = cut(ordered, last, (n - 1) // 2, 1), cut(ordered, last, n // 2, 1)
+    middle = low if n % 2 else 0.5 * (low + high)
+    middle = where(some(isnan(flat), last, True), cast(reshape_to(cut(ordered, last, n - 1, 1), middle.shape), x.dtype), middle)
+    return reshape_to(middle, _shape(x, axes, bool(keepdims)))
+
+

@@ -1,0 +1,140 @@
+"""NumPy references of functions NumPy lacks, from textbook formulas: slow, plain, and independent of the C kernels."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+def _each(f: Callable[..., float]) -> Callable[..., Any]:
+    """A scalar float function applied to every element, in float64, cast back to the operands' dtype."""
+    loop = np.vectorize(f, otypes=[np.float64])
+
+    def reference(*xs: Any) -> Any:
+        dtype = np.result_type(*xs)
+        with np.errstate(all="ignore"):
+            return np.asarray(loop(*[np.asarray(x, np.float64) for x in xs])).astype(dtype)
+    return reference
+
+
+def _lgamma(x: float) -> float:
+    if x == -math.inf or (x <= 0 and x == math.floor(x)):
+        return math.inf
+    return math.lgamma(x)
+
+
+def _digamma(x: float) -> float:
+    """Recurrence up to x >= 10, then Stirling's series (DLMF 5.11.2); reflection below 0 (DLMF 5.5.4)."""
+    if x == 0:
+        return math.copysign(math.inf, -x) if math.copysign(1, x) > 0 else math.inf
+    if math.isnan(x) or x == -math.inf or (x < 0 and x == math.floor(x)):
+        return math.nan
+    if x == math.inf:
+        return math.inf
+    if x < 0:
+        r = x - math.floor(x)
+        return _digamma(1 - x) - math.pi / math.tan(math.pi * r)
+    s = 0.0
+    while x < 10:
+        s -= 1 / x
+        x += 1
+    z = 1 / (x * x)
+    tail = z * (1 / 12 - z * (1 / 120 - z * (1 / 252 - z * (1 / 240 - z * (1 / 132 - z * (691 / 32760 - z / 12))))))
+    return s + math.log(x) - 0.5 / x - tail
+
+
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330)
+
+
+def _polygamma(n: float, x: float) -> float:
+    """(-1)^(n+1) n! zeta(n+1, x) by Euler-Maclaurin after a recurrence (DLMF 25.11.28); x > 0, whole n >= 0."""
+    if n == 0:
+        return _digamma(x)
+    if n < 0 or n != math.floor(n) or math.isnan(x):
+        return math.nan
+    if x <= 0:
+        return math.inf if x == 0 and n % 2 else math.nan if x != 0 else -math.inf
+    s = n + 1.0
+    total, y = 0.0, x
+    while y < 20 + n:
+        total += y ** -s
+        y += 1
+    total += y ** (1 - s) / n + 0.5 * y ** -s
+    factor = s / 2 * y ** (-s - 1)
+    for k, b in enumerate(_BERNOULLI, 1):
+        total += b * factor
+        factor *= (s + 2 * k - 1) * (s + 2 * k) / ((2 * k + 1) * (2 * k + 2)) / (y * y)
+    return (-1.0) ** (int(n) + 1) * math.gamma(n + 1) * total
+
+
+def _sinc_derivative(n: float, x: float) -> float:
+    """The n-th derivative of sin(pi x)/(pi x): series near 0, the recurrence y f(n) + n f(n-1) = sin(n)(y) elsewhere."""
+    n, y = int(n), math.pi * x
+    if abs(y) < n + 1.5:
+        total, k = 0.0, (n + 1) // 2
+        term = math.inf
+        while abs(term) > 1e-19 * abs(total) or k < n + 3:
+            term = (-1.0) ** k * math.factorial(2 * k) / math.factorial(2 * k + 1) / math.factorial(2 * k - n) * y ** (2 * k - n)
+            total += term
+            k += 1
+            if term == 0 and k > n + 3:
+                break
+        return math.pi ** n * total
+    f = math.sin(y) / y
+    for k in range(1, n + 1):
+        f = (math.sin(y + k * math.pi / 2) - k * f) / y
+    return math.pi ** n * f
+
+
+def sigmoid(x: Any) -> Any:
+    e = np.exp(-np.abs(x))
+    return np.where(np.asarray(x) < 0, e, np.ones_like(e)) / (1 + e)
+
+
+def softplus(x: Any) -> Any:
+    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+
+
+def log_sigmoid(x: Any) -> Any:
+    return np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x)))
+
+
+def sigmoid_grad(x: Any) -> Any:
+    e = np.exp(-np.abs(x))
+    return e / ((1 + e) * (1 + e))
+
+
+def gelu_tanh(x: Any) -> Any:
+    x = np.asarray(x)
+    c = x.dtype.type(math.sqrt(2 / math.pi))
+    return x * sigmoid(2 * c * (x + x.dtype.type(0.044715) * x * x * x))
+
+
+def xlogy(x: Any, y: Any) -> Any:
+    x, y = np.broadcast_arrays(x, y)
+    zero = (x == 0) & ~np.isnan(y)
+    with np.errstate(all="ignore"):
+        return np.where(zero, np.zeros_like(x), x * np.log(np.where(zero, np.ones_like(y), y)))
+
+
+def entr(x: Any) -> Any:
+    x = np.asarray(x)
+    return np.where(x < 0, x.dtype.type(-np.inf), -xlogy(x, x))
+
+
+def zmul(x: Any, y: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return np.where(np.equal(x, 0), np.zeros((), np.result_type(x, y)), np.multiply(x, y))
+
+
+erf = _each(math.erf)
+erfc = _each(math.erfc)
+lgamma = _each(_lgamma)
+digamma = _each(_digamma)
+polygamma = _each(_polygamma)
+sinc_derivative = _each(_sinc_derivative)
+gelu = _each(lambda x: 0.5 * x * math.erfc(-x / math.sqrt(2)) if x != -math.inf else -0.0)
+exp_neg_square = _each(lambda x: math.exp(-x * x) if abs(x) < 40 else 0.0 if x == x else x)
+gaussian = _each(lambda x: math.exp(-0.5 * x * x) if abs(x) < 60 else 0.0 if x == x else x)

@@ -1,0 +1,1 @@
+"""Passes over the graph before it is lowered: each takes outputs and returns outputs."""

@@ -1,0 +1,56 @@
+"""The passes in order. Each can be turned off by name; how long each took is kept."""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from ..errors import NodeTypeError
+from ..graph.node import Node
+from .simplify import algebra, foldable, merge, replace_constants
+from .stable import stable_forms
+
+# Called with nodes, gives their values: running constants is the business of a later stage.
+Evaluate = Callable[[Sequence[Node]], list[Any]]
+
+
+def fold(outputs: Sequence[Node], evaluate: Evaluate) -> list[Node]:
+    """Constant subgraphs as constants, computed by the same kernels that would compute them in a call."""
+    roots = foldable(outputs)
+    if not roots:
+        return list(outputs)
+    values = evaluate(roots)
+    return replace_constants(outputs, {id(r): v for r, v in zip(roots, values, strict=True)})
+
+
+PASSES: tuple[tuple[str, Callable[..., list[Node]]], ...] = (
+    ("merge", lambda outputs, evaluate: merge(outputs)),
+    ("algebra", lambda outputs, evaluate: algebra(outputs)),
+    ("stable_forms", lambda outputs, evaluate: stable_forms(outputs)),
+    ("fold", fold),
+)
+PLANNING = ("in_place",)          # turned off by name too, but a choice of the memory plan
+NAMES = tuple(name for name, _ in PASSES) + PLANNING
+
+
+def chosen(passes: Collection[str] | None) -> frozenset[str]:
+    """The set of pass names to run: None is all, a collection is exactly those."""
+    if passes is None:
+        return frozenset(NAMES)
+    if isinstance(passes, str):
+        passes = (passes,)
+    unknown = [p for p in passes if p not in NAMES]
+    if unknown:
+        raise NodeTypeError(f"passes: no pass is called {unknown[0]!r}; there are {', '.join(NAMES)}")
+    return frozenset(passes)
+
+
+def run_passes(outputs: Sequence[Node], names: frozenset[str], evaluate: Evaluate, times: dict[str, float]) -> list[Node]:
+    """The outputs after every chosen pass; times gets seconds by pass."""
+    result = list(outputs)
+    for name, function in PASSES:
+        if name in names:
+            start = time.perf_counter()
+            result = function(result, evaluate)
+            times[name] = times.get(name, 0.0) + time.perf_counter() - start
+    return result

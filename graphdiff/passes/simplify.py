@@ -1,0 +1,192 @@
+"""Exact simplification: merge equal nodes, fold constants, drop what is dead, algebra that keeps every bit.
+
+Nothing here changes a result: x*0, x-x and log(exp x) stay. Constants are told apart by dtype and bits.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..graph.build import CONSTANT
+from ..graph.node import Node, new_node
+from ..graph.walk import toposort
+
+FOLD_LIMIT = 1 << 16       # elements: a folded constant is stored in the program
+
+
+def merge(outputs: Sequence[Node]) -> list[Node]:
+    """One node for equal ops on equal operands. A barrier's attrs hold a token, so barriers stay apart."""
+    table: dict[Any, Node] = {}
+    new: dict[int, Node] = {}
+    for node in toposort(outputs):
+        op = node.op
+        name = op.name
+        if name == "constant":
+            value = node._attrs[0]
+            key: Any = (value.dtype.char, value.shape, value.tobytes()) if value.nbytes <= 1024 else id(value)
+        elif name == "input":
+            new[id(node)] = node
+            continue
+        elif name == "variable":
+            key = ("variable", id(node._attrs[0]))
+        else:
+            inputs = tuple([new[id(x)] for x in node.inputs])
+            key = (name, node._attrs, tuple([id(x) for x in inputs]))
+            known = table.get(key)
+            if known is None:
+                same = True
+                for a, b in zip(inputs, node.inputs, strict=True):
+                    if a is not b:
+                        same = False
+                        break
+                known = table[key] = node if same else node._replace(inputs)
+            new[id(node)] = known
+            continue
+        new[id(node)] = table.setdefault(key, node)
+    return [new[id(o)] for o in outputs]
+
+
+def _scalar(node: Node) -> Any:
+    """The Python number of a constant whose elements are all one 0-d value, else None."""
+    if node.op is CONSTANT and node.shape == ():
+        return node._attrs[0][()]
+    return None
+
+
+def _zmul(node: Node) -> Node | None:
+    """zmul(1, p) = p, zmul(g, 1) = g; a finite constant factor needs no select."""
+    g, p = node.inputs
+    if _scalar(g) == 1 and p.shape == node.shape:
+        return p
+    value = _scalar(p)
+    if value is not None and np.isfinite(value):
+        if value == 1 and g.shape == node.shape:
+            return g
+        from ..graph.opdef import lookup
+        return new_node(lookup("multiply"), node.inputs, (), node.shape, node.dtype, node._site, node.origin, node.name)
+    return None
+
+
+def _multiply(node: Node) -> Node | None:
+    """x 1 = x, 1 x = x: exact for every value."""
+    x, y = node.inputs
+    if _scalar(y) == 1 and x.shape == node.shape:
+        return x
+    if _scalar(x) == 1 and y.shape == node.shape:
+        return y
+    return None
+
+
+def _divide(node: Node) -> Node | None:
+    x, y = node.inputs
+    return x if _scalar(y) == 1 and x.shape == node.shape else None
+
+
+def _negative(node: Node) -> Node | None:
+    """-(-x) = x."""
+    (x,) = node.inputs
+    return x.inputs[0] if x.op.name == "negative" else None
+
+
+def _subtract(node: Node) -> Node | None:
+    """x - 0.0 = x, also for x = -0.0 (x + 0.0 is not)."""
+    x, y = node.inputs
+    value = _scalar(y)
+    if value is not None and value == 0 and not np.signbit(float(value)) and x.shape == node.shape:
+        return x
+    return None
+
+
+def _same_shape(node: Node) -> Node | None:
+    """reshape and broadcast to the shape it has."""
+    (x,) = node.inputs
+    return x if x.shape == node.shape else None
+
+
+def _reshape(node: Node) -> Node | None:
+    (x,) = node.inputs
+    if x.shape == node.shape:
+        return x
+    if x.op.name == "reshape":
+        return node._replace(x.inputs)
+    return None
+
+
+def _transpose(node: Node) -> Node | None:
+    (x,) = node.inputs
+    axes = node._attrs[0]
+    if axes == tuple(range(len(axes))):
+        return x
+    if x.op.name == "transpose":
+        inner = tuple(x._attrs[0][a] for a in axes)
+        if inner == tuple(range(len(inner))):
+            return x.inputs[0]
+        return node._replace(x.inputs, attrs=(inner,))
+    return None
+
+
+RULES: dict[str, Callable[[Node], Node | None]] = {
+    "zmul": _zmul, "multiply": _multiply, "divide": _divide, "negative": _negative, "subtract": _subtract,
+    "broadcast_to": _same_shape, "reshape": _reshape, "transpose": _transpose,
+}
+
+
+def algebra(outputs: Sequence[Node]) -> list[Node]:
+    """Every rule of RULES, inputs first, until a node no longer changes."""
+    new: dict[int, Node] = {}
+    get = RULES.get
+    for node in toposort(outputs):
+        here = node
+        for x in node.inputs:
+            if new[id(x)] is not x:
+                here = node._replace(tuple([new[id(y)] for y in node.inputs]))
+                break
+        rule = get(here.op.name)
+        while rule is not None:
+            better = rule(here)
+            if better is None:
+                break
+            here = better
+            rule = get(here.op.name)
+        new[id(node)] = here
+    return [new[id(o)] for o in outputs]
+
+
+def foldable(outputs: Sequence[Node]) -> list[Node]:
+    """The largest constant subgraphs worth folding: nodes that depend on constants only and are used by others."""
+    constant: set[int] = set()
+    order = toposort(outputs)
+    for node in order:
+        if node.op is CONSTANT or (node.inputs and node.op.family != "leaf" and node.op.name not in ("barrier", "stop_gradient")
+                                   and all(id(x) in constant for x in node.inputs)):
+            constant.add(id(node))
+    roots: dict[int, Node] = {}
+    for node in order:
+        if id(node) not in constant:
+            for x in node.inputs:
+                if id(x) in constant and x.op is not CONSTANT:
+                    roots[id(x)] = x
+    for o in outputs:
+        if id(o) in constant and o.op is not CONSTANT:
+            roots[id(o)] = o
+    return [r for r in roots.values() if isinstance(r.size, int) and r.size <= FOLD_LIMIT]
+
+
+def replace_constants(outputs: Sequence[Node], values: dict[int, Any]) -> list[Node]:
+    """The outputs with folded nodes (by id) as constants that keep their line and name."""
+    new: dict[int, Node] = {}
+    for node in toposort(outputs, stop=values):
+        if id(node) in values:
+            array = values[id(node)]
+            array.flags.writeable = False
+            new[id(node)] = new_node(CONSTANT, (), (array,), node.shape, node.dtype, node._site, node.origin, node.name)
+            continue
+        here = node
+        for x in node.inputs:
+            if new[id(x)] is not x:
+                here = node._replace(tuple([new[id(y)] for y in node.inputs]))
+                break
+        new[id(node)] = here
+    return [new[id(o)] for o in outputs]

@@ -1,0 +1,1 @@
+"""When what runs (schedule) and where it lives (memory)."""

@@ -1,0 +1,118 @@
+"""Where buffers live: one arena, offsets from lifetimes, in place where that is safe.
+
+Takes instructions that name buffers and returns an offset for each. A buffer lives from the first instruction that
+writes it to the last that touches it. An elementwise instruction may write over an operand that dies with it, when
+both cover whole buffers of one size in the same layout. Free space is kept as sorted disjoint ranges; the smallest that
+fits is taken.
+"""
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Container, Sequence
+from typing import Any
+
+ALIGN = 64          # a cache line, and what vector loads like; scalars are packed densely instead
+SMALL = 16
+
+
+class _Free:
+    """Free ranges below `top`: by offset for joining, by size for finding."""
+
+    def __init__(self) -> None:
+        self.start: dict[int, int] = {}      # offset -> size
+        self.end: dict[int, int] = {}        # end -> offset
+        self.sizes: list[tuple[int, int]] = []
+        self.exact: dict[int, list[int]] = {}
+        self.top = 0
+
+    def take(self, size: int) -> int:
+        stack = self.exact.get(size)
+        if stack:
+            return stack.pop()
+        i = bisect_left(self.sizes, (size, -1))
+        if i < len(self.sizes):
+            have, offset = self.sizes.pop(i)
+            del self.start[offset]
+            del self.end[offset + have]
+            if have > size:
+                self._add(offset + size, have - size)
+            return offset
+        offset = self.top
+        if offset in self.end and size > SMALL:         # the last free range reaches the top: extend it
+            first = self.end.pop(offset)
+            have = self.start.pop(first)
+            self.sizes.remove((have, first))
+            self.top = first + size
+            return first
+        self.top = offset + size
+        return offset
+
+    def _add(self, offset: int, size: int) -> None:
+        self.start[offset] = size
+        self.end[offset + size] = offset
+        insort(self.sizes, (size, offset))
+
+    def give(self, offset: int, size: int) -> None:
+        if size <= SMALL:
+            # Scalars come and go by the million: keep them by exact size, never joined.
+            self.exact.setdefault(size, []).append(offset)
+            return
+        before = self.end.pop(offset, None)
+        if before is not None:
+            have = self.start.pop(before)
+            self.sizes.remove((have, before))
+            offset, size = before, size + have
+        after = self.start.pop(offset + size, None)
+        if after is not None:
+            del self.end[offset + size + after]
+            self.sizes.remove((after, offset + size))
+            size += after
+        self._add(offset, size)
+
+
+def plan_memory(instrs: Sequence[Any], nbytes: Sequence[int], fixed: dict[int, int], elementwise: Container[str], *,
+                in_place: bool = True) -> tuple[list[int], int]:
+    """(place of every buffer, arena bytes). `fixed` gives the places of buffers that live outside the arena."""
+    last = [-1] * len(nbytes)
+    for i, (_, outs, ins, _, _) in enumerate(instrs):
+        for v in ins:
+            if v.buffer >= 0:
+                last[v.buffer] = i
+        for v in outs:
+            if v.buffer >= 0:
+                last[v.buffer] = i
+    places: list[Any] = [None] * len(nbytes)
+    for buffer, place in fixed.items():
+        places[buffer] = place
+    free = _Free()
+    size_of = [(n + 7) // 8 * 8 if n <= SMALL else (n + ALIGN - 1) // ALIGN * ALIGN for n in nbytes]
+    for i, (op, outs, ins, _, _) in enumerate(instrs):
+        reused = -1
+        for out in outs:
+            b = out.buffer
+            if b < 0 or places[b] is not None:
+                continue
+            if in_place and op in elementwise:
+                reused = _dying(out, ins, i, last, places, nbytes)
+                if reused >= 0:
+                    places[b] = places[reused]
+                    continue
+            places[b] = free.take(size_of[b]) if size_of[b] else 0
+        done = set()
+        for v in (*ins, *outs):
+            b = v.buffer
+            if b >= 0 and last[b] == i and b != reused and b not in done and b not in fixed and size_of[b]:
+                done.add(b)
+                free.give(places[b], size_of[b])
+    return [0 if p is None else p for p in places], free.top
+
+
+def _dying(out: Any, ins: Any, i: int, last: list[int], places: list[Any], nbytes: Sequence[int]) -> int:
+    """The arena buffer of an operand that out may overwrite, or -1."""
+    for v in ins:
+        b = v.buffer
+        if (b >= 0 and last[b] == i and places[b] >= 0 and nbytes[b] == nbytes[out.buffer] and v.offset == out.offset
+                and v.dtype.itemsize == out.dtype.itemsize and v.shape == out.shape and v.strides == out.strides
+                and all(w is v or w.buffer != b or (w.offset == v.offset and w.strides == v.strides) for w in ins)):
+            return b
+    return -1

@@ -1,0 +1,1 @@
+"""Running programs: the C core (native, execute) and the NumPy oracle (reference)."""

@@ -1,0 +1,143 @@
+"""The only importer of the cffi module: packs programs into the C tables and wraps what C answers."""
+from __future__ import annotations
+
+import os
+from array import array
+from typing import Any
+
+from ..dtypes import CODE
+from ..errors import GraphdiffError, ProgramError
+from ..lower.program import FIRST, Program
+from ._native import ffi, lib
+
+OPCODE: dict[str, int] = {ffi.string(lib.gd_op_name(i)).decode(): i for i in range(lib.gd_op_count())}
+ELEMENTWISE = frozenset(name for name, code in OPCODE.items() if lib.gd_op_arity(code) >= 0)
+OK, MORE, NO_MEMORY, BAD_PROGRAM, OUT_OF_BOUNDS, BAD_VALUE = range(6)
+
+run = lib.gd_run
+from_buffer = ffi.from_buffer
+new = ffi.new
+NULL = ffi.NULL
+
+
+def isa() -> str:
+    """Name of the kernel table in use."""
+    return str(ffi.string(lib.gd_isa()).decode())
+
+
+def isas() -> list[tuple[str, bool]]:
+    """(name, this CPU has it) of every compiled kernel table."""
+    return [(ffi.string(lib.gd_isa_name(i)).decode(), bool(lib.gd_isa_supported(i))) for i in range(lib.gd_isa_count())]
+
+
+def force_isa(name: str) -> None:
+    """Use a kernel table by name; GraphdiffError lists what there is."""
+    if lib.gd_force_isa(name.encode("ascii", "replace")) != OK:
+        have = ", ".join(n for n, ok in isas() if ok)
+        raise GraphdiffError(f"GRAPHDIFF_ISA: {name!r} is not available on this machine; it has {have}")
+
+
+if os.environ.get("GRAPHDIFF_ISA"):
+    force_isa(os.environ["GRAPHDIFF_ISA"])
+
+
+class Handle:
+    """A verified C program. Freed with the object."""
+
+    __slots__ = ("c", "n_bases")
+
+    def __init__(self, c: Any, n_bases: int) -> None:
+        self.c = c
+        self.n_bases = n_bases
+
+    def workspace(self, threads: int) -> Any:
+        """A workspace for one call at a time; MemoryError when the arena cannot be had."""
+        out = new("gd_workspace **")
+        status = lib.gd_workspace_new(self.c, threads, out)
+        if status != OK:
+            raise MemoryError("no memory for the arena of a graphdiff function")
+        return ffi.gc(out[0], lib.gd_workspace_free)
+
+    @property
+    def nbytes(self) -> int:
+        return int(lib.gd_program_nbytes(self.c))
+
+
+def load(program: Program) -> Handle:
+    """Pack, verify and prepare a program. ProgramError says which instruction was refused and why."""
+    instrs, args, views, dims, attrs = array("i"), array("i"), array("q"), array("q"), array("q")
+    layouts: dict[Any, int] = {}
+    places = program.places
+    n_views = 0
+    instr_rows: list[int] = []
+    arg_rows: list[int] = []
+    view_rows: list[int] = []
+    for op, outs, ins, options, _ in program.instrs:
+        first = len(arg_rows)
+        for operands in (outs, ins):
+            for v in operands:
+                if v.index < 0:
+                    shape = v.shape
+                    key = (shape, v.strides)
+                    at = layouts.get(key)
+                    if at is None:
+                        at = layouts[key] = len(dims)
+                        dims.extend(shape)
+                        dims.extend(v.strides)
+                    b = v.buffer
+                    if b >= 0:
+                        place = places[b]
+                        base, offset = (0, place + v.offset) if place >= 0 else (-1 - place, v.offset)
+                    else:
+                        base, offset = -1 - b, v.offset
+                    view_rows += (base | CODE[v.dtype] << 32, len(shape) | at << 32, offset)
+                    v.index = n_views
+                    n_views += 1
+                arg_rows.append(v.index)
+        instr_rows += (OPCODE[op], len(outs), len(ins), first, len(attrs), len(options))
+        if options:
+            attrs.extend(options)
+    instrs.extend(instr_rows)
+    args.extend(arg_rows)
+    views.extend(view_rows)
+    constants = bytes(program.constants) + b"\0" * 64
+    base_nbytes = array("q", [program.arena_nbytes, len(constants), *[b[2] for b in program.bases]])
+    base_access = array("i", [1, 0, *[int(b[3]) for b in program.bases]])
+    spec = new("gd_program_spec *")
+    keep = []
+
+    def table(ctype: str, values: Any) -> Any:
+        buffer = from_buffer(ctype, values) if len(values) else NULL
+        keep.append((buffer, values))
+        return buffer
+
+    spec.instr = ffi.cast("gd_instr *", table("int32_t[]", instrs)) if len(instrs) else NULL
+    spec.n_instr = len(program.instrs)
+    spec.view = ffi.cast("gd_view *", table("int64_t[]", views)) if len(views) else NULL
+    spec.n_view = n_views
+    spec.arg, spec.n_arg = table("int32_t[]", args), len(args)
+    spec.dim, spec.n_dim = table("int64_t[]", dims), len(dims)
+    spec.attr, spec.n_attr = table("int64_t[]", attrs), len(attrs)
+    spec.constants, spec.constants_nbytes = table("char[]", constants), len(constants)
+    spec.base_nbytes, spec.base_access = table("int64_t[]", base_nbytes), table("int32_t[]", base_access)
+    spec.n_base = len(base_nbytes)
+    spec.commit = program.commit
+    out, fault = new("gd_program **"), new("gd_fault *")
+    status = lib.gd_program_new(spec, out, fault)
+    if status == NO_MEMORY:
+        raise MemoryError("no memory for a graphdiff program")
+    if status != OK:
+        raise ProgramError(f"the verifier refused instruction {fault.instr}: {reason(fault.what)}\n"
+                           + _line(program, fault.instr))
+    return Handle(ffi.gc(out[0], lib.gd_program_free), FIRST + len(program.bases))
+
+
+def _line(program: Program, instr: int) -> str:
+    if not 0 <= instr < len(program.instrs):
+        return ""
+    op, outs, ins, attrs, _ = program.instrs[instr]
+    return f"  {op} {', '.join(map(program.operand, outs))} <- {', '.join(map(program.operand, ins))} {list(attrs)}"
+
+
+def reason(what: int) -> str:
+    return str(ffi.string(lib.gd_reason(what)).decode())

@@ -1,0 +1,36 @@
+"""Time per instruction, attributed to nodes and lines."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from . import native
+from .execute import Loaded
+
+
+def profile(loaded: Loaded, args: Sequence[Any]) -> list[dict[str, Any]]:
+    """One row an instruction, slowest first: ns, op, node, site."""
+    w = loaded.take()
+    try:
+        arrays = [g.check(a) for g, a in zip(loaded.gates, args, strict=True)]
+        results = [np.empty(s, d) for s, d in loaded.out_specs]
+        for i, a in enumerate([*arrays, *results]):
+            w.bases[2 + i] = w.keep[2 + i] = native.from_buffer(a)
+        w.staged = [False] * len(w.staged)
+        times = native.new("int64_t[]", max(1, len(loaded.program.instrs)))
+        for lock in loaded.locks:
+            lock.acquire()
+        try:
+            status = native.lib.gd_run_profiled(loaded.handle.c, w.c, w.bases, times, w.fault)
+        finally:
+            for lock in loaded.locks:
+                lock.release()
+        if status != native.OK:
+            raise loaded.error(w, status)
+        rows = [{"ns": int(times[i]), "op": op, "node": node, "site": None if node is None else node.site}
+                for i, (op, _, _, _, node) in enumerate(loaded.program.instrs)]
+        return sorted(rows, key=lambda r: -r["ns"])
+    finally:
+        loaded.pool.append(w)

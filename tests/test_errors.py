@@ -1,0 +1,100 @@
+"""Exceptions: what they are also, that they pickle, and the layout of messages."""
+import copy
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphdiff import errors
+from graphdiff.errors import compose, show_name
+
+TREE = {
+    "ShapeError": (ValueError,), "GradientError": (ValueError,), "ProgramError": (ValueError,),
+    "FormatError": (ValueError,), "DTypeError": (TypeError,), "NodeTypeError": (TypeError,),
+    "OutOfBounds": (IndexError,), "AxisError": (ValueError, IndexError, errors.ShapeError, errors.OutOfBounds),
+}
+
+
+def test_the_tree_is_complete():
+    found = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
+    assert found == {"GraphdiffError", *TREE}
+
+
+@pytest.mark.parametrize("name", TREE)
+def test_exception_is_also_the_builtin(name):
+    cls = getattr(errors, name)
+    assert issubclass(cls, (errors.GraphdiffError,)) and all(issubclass(cls, base) for base in TREE[name])
+
+
+@pytest.mark.parametrize("name", ["GraphdiffError", *TREE])
+def test_exception_pickles(name):
+    error = getattr(errors, name)(compose("what", hint="do"))
+    for twin in (pickle.loads(pickle.dumps(error)), copy.deepcopy(error)):
+        assert type(twin) is type(error) and str(twin) == str(error) == "what\n  hint    do"
+
+
+def test_compose_is_the_layout_of_the_design():
+    text = compose("matmul: inner sizes differ: left has 784 (axis 1), right has 10 (axis 0)",
+                   at=("train.py:41", "logits = x @ w"),
+                   rows=[("left", ("x", "float32[32, 784]", "input")),
+                         ("right", ("w", "float32[10, 784]", "variable"))],
+                   hint="x @ w.T has shape [32, 10]")
+    assert text == """\
+matmul: inner sizes differ: left has 784 (axis 1), right has 10 (axis 0)
+  at      train.py:41   logits = x @ w
+  left    x   float32[32, 784]   input
+  right   w   float32[10, 784]   variable
+  hint    x @ w.T has shape [32, 10]"""
+
+
+def test_compose_aligns_columns_and_long_labels():
+    assert compose("f", at="here", rows=[("operand 10", ("long name", "a")), ("b", ("x", "b", "c"))],
+                   hint="one\ntwo") == """\
+f
+  at          here
+  operand 10  long name   a
+  b           x           b   c
+  hint        one
+              two"""
+
+
+def test_the_last_cell_of_a_row_widens_no_column():
+    assert compose("f", rows=[("a", ("x", "a long last cell")), ("b", ("y", "c", "d"))]) == """\
+f
+  a       x   a long last cell
+  b       y   c   d"""
+
+
+def test_compose_alone_is_what():
+    assert compose("f: fact") == "f: fact"
+    assert compose("f", rows=iter([("a", "b")])) == "f\n  a       b"
+    assert compose("f", rows=[("a", ())]) == "f\n  a"
+
+
+def test_compose_keeps_hostile_text_on_its_line():
+    text = compose("f", at=("x.py:1", "a\nb"), rows=[("r\n", "n\r\x00\u2028\u202e" + "y" * 10**6)])
+    assert text.count("\n") == 2 and len(text) < 300 and len(text.splitlines()) == 3
+    assert all(line.isprintable() for line in text.splitlines())
+
+
+@pytest.mark.parametrize(("name", "shown"), [
+    ("w", "w"), ("", "''"), ("a\\", "a\\"), ("größe", "größe"), ("a\nb\r", "a\\nb\\r"), ("\x00", "\\x00"),
+    ("\u202etxt", "\\u202etxt"), ("\ud800", "\\ud800"), ("\U000e0001", "\\U000e0001"), ("🙂", "🙂"),
+    ("a\u00a0b", "a\\xa0b"),
+    ('"]; evil [label="x', '"]; evil [label="x'), ("x" * 60, "x" * 60), ("x" * 61, "x" * 59 + "…"),
+    ("x" * 58 + "\n", "x" * 58 + "\\n"), ("x" * 59 + "\n", "x" * 59 + "…"), ("\n" * 40, "\\n" * 29 + "…"),
+])
+def test_show_name(name, shown):
+    assert show_name(name) == shown
+
+
+@given(st.text(alphabet=st.characters(), max_size=80), st.integers(2, 70))
+def test_show_name_is_one_short_printable_line(name, limit):
+    shown = show_name(name, limit)
+    assert shown and len(shown) <= limit and shown.isprintable()
+    shown.encode("utf-8")   # no lone surrogate is left
+
+
+def test_show_name_of_a_megabyte_is_quick():
+    assert show_name("\x00" * 10**6) == "\\x00" * 14 + "…"
