@@ -24,8 +24,8 @@ STEP = 101 if LONG else 4099            # float32: every STEP-th bit pattern
 CC = os.environ.get("CC") or "cc"
 pytestmark = pytest.mark.skipif(shutil.which(CC.split()[0]) is None, reason="no C compiler")
 
-UNARY = ("exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh erf erfc cbrt "
-         "lgamma digamma sinc sigmoid softplus log_sigmoid gelu gelu_tanh silu").split()
+UNARY = ("exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh erf erfc "
+         "cbrt lgamma digamma sinc sigmoid softplus log_sigmoid gelu gelu_tanh silu").split()
 BINARY = "atan2 hypot pow logaddexp xlogy fmod polygamma".split()
 BLOCK = ["sin", "cos", "tan"]
 # ULP bound where it is not 2, as (float64, float32)
@@ -55,7 +55,8 @@ double r_gelu_tanh(double x)
 }
 double r_sinc(double x)
 {
-    long double pi = 3.14159265358979323846264338327950288L, n = rintl(2 * (long double)x), f = ((long double)x - n / 2) * pi;
+    long double pi = 3.14159265358979323846264338327950288L, n = rintl(2 * (long double)x);
+    long double f = ((long double)x - n / 2) * pi;
     if (x == 0) return 1;
     int q = (int)fmodl(n, 4);
     long double s = (q & 1) ? cosl(f) : sinl(f);
@@ -73,7 +74,8 @@ static double sweep(void (*f)(int64_t, const float *, float *), double (*r)(doub
             float n = (float)e;
             int ex;
             if (isnan(e) || isnan(y[k])) q = isnan(e) && isnan(y[k]) ? 0 : 1e30;
-            else if (isinf(n) || isinf(y[k])) q = n == y[k] ? 0 : fabs(fabs(e) - 3.4028235677973366e38) < 1e31 ? 1 : 1e30;
+            else if (isinf(n) || isinf(y[k]))
+                q = n == y[k] ? 0 : fabs(fabs(e) - 3.4028235677973366e38) < 1e31 ? 1 : 1e30;
             else { frexp(e, &ex); q = fabs(y[k] - e) / ldexp(1, ex < -125 ? -149 : ex - 24); }
             if (n == 0 && y[k] == 0 && signbit(n) != signbit(y[k])) q = 1e29;
             if (q > most) { most = q; *worst = x[k]; }
@@ -82,8 +84,8 @@ static double sweep(void (*f)(int64_t, const float *, float *), double (*r)(doub
     return most;
 }
 """
-LIBM = {"asin", "acos", "atan", "asinh", "acosh", "atanh", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin",
-        "cos", "tan", "sinh", "cosh", "tanh", "erf", "erfc", "cbrt", "lgamma"}
+LIBM = {"asin", "acos", "atan", "asinh", "acosh", "atanh", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
+        "sin", "cos", "tan", "sinh", "cosh", "tanh", "erf", "erfc", "cbrt", "lgamma"}
 OWN = {"sigmoid", "silu", "softplus", "log_sigmoid", "gelu", "gelu_tanh", "sinc"}
 
 
@@ -95,7 +97,8 @@ def source():
                 f"#define GD_T_BITS {bits}", '#include "kernels/vmath_t.inc"']
         loop = "GD_IVDEP for (int64_t i = 0; i < n; i++) y[i] ="
         out += [f"void t_{f}_{tn}(int64_t n, const T *x, T *y) {{ {loop} N_(vm_{f})(x[i]); }}" for f in UNARY]
-        out += [f"void t_{f}_{tn}(int64_t n, const T *x, const T *z, T *y) {{ {loop} N_(vm_{f})(x[i], z[i]); }}" for f in BINARY]
+        out += [f"void t_{f}_{tn}(int64_t n, const T *x, const T *z, T *y) {{ {loop} N_(vm_{f})(x[i], z[i]); }}"
+                for f in BINARY]
         out += [f"void t_{f}_block_{tn}(int64_t n, const T *x, T *y) {{ N_(vm_{f}_block)(n, x, y); }}" for f in BLOCK]
         out += [f"#undef {name}" for name in "T U I TN GD_T_FLOAT GD_T_BITS".split()]
     out.append(REFERENCE_C)
@@ -212,18 +215,24 @@ def points(name, n, rng):
     tiny = e(-1074, -20)
     wide = e(-1074, 1023.99)
     cases = {
-        "exp": (u(-746, 710), u(-1, 1), tiny), "exp2": (u(-1075, 1024), u(-1, 1)), "expm1": (u(-50, 710), u(-1.5, 1.5), tiny),
+        "exp": (u(-746, 710), u(-1, 1), tiny), "exp2": (u(-1075, 1024), u(-1, 1)), "expm1": (u(-50, 710), u(-1.5,
+            1.5), tiny),
         "log": (abs(wide), u(0.5, 2), 1 + e(-20, -2)), "log1p": (tiny, u(-1, 2), abs(e(-5, 1023.9)), u(-0.01, 0.01)),
-        "sin": (wide, u(-10, 10), e(0, 21), np.arange(1, n // 4) * np.pi / 2), "sinh": (u(-710.4, 710.4), u(-2, 2), tiny),
+        "sin": (wide, u(-10, 10), e(0, 21), np.arange(1, n // 4) * np.pi / 2), "sinh": (u(-710.4, 710.4), u(-2, 2),
+            tiny),
         "tanh": (u(-22, 22), u(-2, 2), tiny), "asin": (u(-1, 1), tiny, 1 - abs(e(-40, -1)), abs(e(-40, -1)) - 1),
-        "atan": (wide, u(-4, 4)), "asinh": (wide, u(-4, 4), e(-30, 30)), "acosh": (1 + abs(e(-50, 4)), abs(e(0, 1023.9)), u(1, 4)),
-        "atanh": (u(-1, 1), tiny, 1 - abs(e(-40, -1))), "erf": (u(-6, 6), u(-1.5, 1.5), tiny), "erfc": (u(-6, 27.2), u(-1, 2), tiny),
+        "atan": (wide, u(-4, 4)), "asinh": (wide, u(-4, 4), e(-30, 30)), "acosh": (1 + abs(e(-50, 4)), abs(e(0,
+            1023.9)), u(1, 4)),
+        "atanh": (u(-1, 1), tiny, 1 - abs(e(-40, -1))), "erf": (u(-6, 6), u(-1.5, 1.5), tiny), "erfc": (u(-6,
+            27.2), u(-1, 2), tiny),
         "cbrt": (wide, u(-4, 4)), "lgamma": (u(0, 12), abs(e(-1074, 1010)), 1 + e(-30, -2), 2 + e(-30, -2)),
         "digamma": (u(0, 14), abs(e(-1000, 1010)), 1.4616321449683622 + e(-30, -2)), "sinc": (u(-20, 20), e(-40, 40)),
         "sigmoid": (u(-745, 40), u(-3, 3), tiny), "softplus": (u(-745, 100), u(-3, 3)),
-        "gelu": (u(-38, 10), u(-3, 3), tiny), "silu": (u(-745, 700), u(-3, 3), tiny), "gelu_tanh": (u(-21.5, 10), u(-3, 3), tiny),
+        "gelu": (u(-38, 10), u(-3, 3), tiny), "silu": (u(-745, 700), u(-3, 3), tiny), "gelu_tanh": (u(-21.5, 10),
+            u(-3, 3), tiny),
     }
-    like = {"log2": "log", "log10": "log", "cos": "sin", "tan": "sin", "cosh": "sinh", "acos": "asin", "log_sigmoid": "softplus"}
+    like = {"log2": "log", "log10": "log", "cos": "sin", "tan": "sin", "cosh": "sinh", "acos": "asin",
+        "log_sigmoid": "softplus"}
     if name == "log_sigmoid":
         return (-np.concatenate(cases["softplus"]),)
     if name in ("atan2", "hypot"):
@@ -270,7 +279,8 @@ def test_float64_is_within_its_ulps(name, libraries):
             errors = [ulp_error(y, r, f) for y, r, f in zip(got, refs, floor, strict=True)]
             k = int(np.argmax(errors))
             TABLE[name, "f64", lib.isa] = errors[k]
-            assert errors[k] <= BOUND.get(name, (2, 2))[0], (lib.isa, [float(x[k]).hex() for x in xs], got[k], float(refs[k]))
+            assert errors[k] <= BOUND.get(name, (2, 2))[0], (lib.isa, [float(x[k]).hex() for x in xs], got[k],
+                float(refs[k]))
 
 
 @pytest.mark.parametrize("name", sorted(LIBM | OWN))
@@ -282,7 +292,7 @@ def test_float32_is_within_its_ulps_on_a_sweep(name, libraries):
         assert error <= BOUND.get(name, (2, 2))[1], (lib.isa, float(worst).hex(), worst)
 
 
-@pytest.mark.parametrize("name", BINARY + ["digamma"])
+@pytest.mark.parametrize("name", [*BINARY, "digamma"])
 def test_float32_rounds_float64(name, libraries):
     rng = np.random.default_rng(21)
     with np.errstate(over="ignore"):
@@ -304,7 +314,8 @@ def test_float32_rounds_float64(name, libraries):
 
 # ---- special values ----
 
-NUMPY = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh",
+NUMPY = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh",
+    "atanh": "arctanh",
          "atan2": "arctan2", "pow": "power"}
 
 
@@ -335,30 +346,36 @@ def test_special_values_are_those_of_numpy(name, dtype, libraries):
     for lib in libraries:
         got = lib(name, *xs)
         bad = ~same_specials(got, want)
-        assert not bad.any(), (lib.isa, [(*(float(a[k]) for a in xs), float(got[k]), float(want[k])) for k in np.flatnonzero(bad)])
+        assert not bad.any(), (lib.isa, [(*(float(a[k]) for a in xs), float(got[k]),
+            float(want[k])) for k in np.flatnonzero(bad)])
 
 
 EDGES = {
     "erf": [(0, 0), (-0.0, -0.0), (np.inf, 1), (-np.inf, -1), (9, 1), (np.nan, np.nan)],
     "erfc": [(np.inf, 0), (-np.inf, 2), (0, 1), (30, 0), (np.nan, np.nan)],
-    "lgamma": [(1, 0), (2, 0), (0, np.inf), (-0.0, np.inf), (-1, np.inf), (-7, np.inf), (np.inf, np.inf), (-np.inf, np.inf),
+    "lgamma": [(1, 0), (2, 0), (0, np.inf), (-0.0, np.inf), (-1, np.inf), (-7, np.inf), (np.inf, np.inf), (-np.inf,
+        np.inf),
                (np.nan, np.nan)],
-    "digamma": [(0, -np.inf), (-0.0, np.inf), (-1, np.nan), (-8, np.nan), (np.inf, np.inf), (-np.inf, np.nan), (np.nan, np.nan)],
+    "digamma": [(0, -np.inf), (-0.0, np.inf), (-1, np.nan), (-8, np.nan), (np.inf, np.inf), (-np.inf, np.nan),
+        (np.nan, np.nan)],
     "sinc": [(0, 1), (-0.0, 1), (1, 0), (-2, 0), (np.inf, np.nan), (np.nan, np.nan)],
     "sigmoid": [(0, 0.5), (np.inf, 1), (-np.inf, 0), (800, 1), (-800, 0), (np.nan, np.nan)],
     "softplus": [(1000, 1000), (-1000, 0), (np.inf, np.inf), (-np.inf, 0), (np.nan, np.nan)],
     "log_sigmoid": [(-1000, -1000), (1000, -0.0), (np.inf, -0.0), (-np.inf, -np.inf), (np.nan, np.nan)],
-    "gelu": [(0, 0), (-0.0, -0.0), (np.inf, np.inf), (-np.inf, -0.0), (-50, -0.0), (1e30, 1e30), (-1e30, -0.0), (np.nan, np.nan)],
+    "gelu": [(0, 0), (-0.0, -0.0), (np.inf, np.inf), (-np.inf, -0.0), (-50, -0.0), (1e30, 1e30), (-1e30, -0.0),
+        (np.nan, np.nan)],
     "gelu_tanh": [(0, 0), (-0.0, -0.0), (np.inf, np.inf), (-np.inf, -0.0), (-50, -0.0), (1e30, 1e30), (np.nan, np.nan)],
     "silu": [(0, 0), (-0.0, -0.0), (np.inf, np.inf), (-np.inf, -0.0), (-1e4, -0.0), (1e30, 1e30), (np.nan, np.nan)],
 }
 EDGES2 = {
     "logaddexp": [(-np.inf, -np.inf, -np.inf), (np.inf, np.inf, np.inf), (np.inf, -np.inf, np.inf), (1, -np.inf, 1),
                   (np.nan, 1, np.nan)],
-    "xlogy": [(0, 0, 0), (0, np.inf, 0), (0, np.nan, np.nan), (np.nan, 1, np.nan), (2, 0, -np.inf), (1, -1, np.nan), (0, -1, 0),
+    "xlogy": [(0, 0, 0), (0, np.inf, 0), (0, np.nan, np.nan), (np.nan, 1, np.nan), (2, 0, -np.inf), (1, -1,
+        np.nan), (0, -1, 0),
               (2, np.inf, np.inf)],
     "hypot": [(np.inf, np.nan, np.inf), (np.nan, -np.inf, np.inf), (3, 4, 5), (0, 0, 0), (np.nan, 1, np.nan)],
-    "pow": [(0, 0, 1), (np.nan, 0, 1), (1, np.nan, 1), (-2, 3, -8), (-8, 1 / 3, np.nan), (-1, np.inf, 1), (-1, -np.inf, 1)],
+    "pow": [(0, 0, 1), (np.nan, 0, 1), (1, np.nan, 1), (-2, 3, -8), (-8, 1 / 3, np.nan), (-1, np.inf, 1), (-1,
+        -np.inf, 1)],
     "polygamma": [(0, 1, -0.5772156649015329), (1, 0, np.inf), (1, -3, np.inf), (-1, 2, np.nan), (1.5, 2, np.nan),
                   (1, 1, np.pi**2 / 6), (2, np.inf, -0.0)],
 }
@@ -376,7 +393,8 @@ def test_edges(name, dtype, libraries):
 def test_named_hard_values(libraries):
     cases = [("sin", 6381956970095103 * 2.0**797), ("cos", 6381956970095103 * 2.0**797), ("tan", 5.319372648326541e255),
              ("sin", 1e300), ("cos", 2.0**1023), ("sin", float(2**20)), ("erfc", 25.0), ("gelu", -8.0), ("gelu", -12.0),
-             ("sigmoid", -700.0), ("sigmoid", -744.0), ("digamma", -0.5), ("lgamma", -0.5), ("lgamma", -10.3), ("digamma", -10.3),
+             ("sigmoid", -700.0), ("sigmoid", -744.0), ("digamma", -0.5), ("lgamma", -0.5), ("lgamma", -10.3),
+                 ("digamma", -10.3),
              ("softplus", -745.0), ("expm1", 1e-300), ("tanh", 1e-300)]
     with mp.workprec(1200):
         for name, x in cases:
@@ -390,7 +408,8 @@ def test_named_hard_values(libraries):
     for lib in libraries:
         assert lib("hypot", *big)[0] == pytest.approx(5e200, rel=4e-16)
         assert lib("hypot", *small)[0] == 5e-320
-        assert lib("polygamma", np.array([3.0]), np.array([-2.25]))[0] == pytest.approx(float(mp.polygamma(3, -2.25)), rel=1e-14)
+        assert lib("polygamma", np.array([3.0]), np.array([-2.25]))[0] == pytest.approx(float(mp.polygamma(3,
+            -2.25)), rel=1e-14)
 
 
 # ---- an element's bits depend on nothing but the element ----

@@ -1,10 +1,11 @@
 /* map.c: runs the blocks of an elementwise plan.
  * Every block is read whole before it is written, so an output that is exactly an input's memory is fine. */
 #include "program.h"
+#include <string.h>
 
-/* Where the block being run starts. */
+/* The block, or with rows > 1 the tile, being run. */
 typedef struct block {
-    int64_t count;
+    int64_t count, rows;
     int64_t at[GDI_MAX_NDIM];
 } block;
 
@@ -12,31 +13,66 @@ typedef struct block {
 typedef struct feed {
     char *data;              /* element [0, 0, ..] */
     char *raw, *wide;        /* buffers: gathered elements; float16 as float32 */
-    const char *held;        /* what `raw` holds now: the address it was filled from */
+    const char *held;        /* GDI_FILL, GDI_ONCE: the address `raw` was filled from */
 } feed;
 
-/* The coordinates of item i. */
+/* ---- which block ---- */
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static void measure(const gdi_plan *p, block *b)
+{
+    const int last = p->ndim - 1;
+    b->count = least(p->block, p->inner - b->at[last]);
+    b->rows = p->height > 1 ? least(p->height, p->shape[last - 1] - b->at[last - 1]) : 1;
+}
+
+/* The coordinates of an item. */
 static void locate(const gdi_plan *p, int64_t item, block *b)
 {
-    int64_t row, start;
     int d = p->ndim - 1;
+    int64_t rest;
     if (p->by_row) {
-        row = p->rows_first ? item % p->rows : item / p->pieces;
-        start = (p->rows_first ? item / p->rows : item % p->pieces) * p->block;
-        b->count = p->inner - start < p->block ? p->inner - start : p->block;
+        rest = item / p->pieces;
+        b->at[d] = item % p->pieces * p->block;
+        if (d > 0 && p->height > 1) {
+            const int64_t groups = (p->shape[d - 1] + p->height - 1) / p->height;
+            b->at[--d] = rest % groups * p->height;
+            rest /= groups;
+        }
     } else {
         const int64_t first = item * p->block;
-        b->count = p->n - first < p->block ? p->n - first : p->block;
-        row = first / p->inner;
-        start = first % p->inner;
+        b->at[d] = first % p->inner;
+        rest = first / p->inner;
     }
-    b->at[d] = start;
-    while (--d > 0) {
-        b->at[d] = row % p->shape[d];
-        row /= p->shape[d];
+    while (--d >= 0) {
+        b->at[d] = rest % p->shape[d];
+        rest /= p->shape[d];
     }
-    if (d == 0)
-        b->at[0] = row;
+    if (p->by_row) {
+        measure(p, b);
+    } else {
+        b->count = least(p->block, p->n - item * p->block);
+        b->rows = 1;
+    }
+}
+
+/* The item after `item`. Stepping saves the divisions, which count where rows are short. */
+static void advance(const gdi_plan *p, int64_t item, block *b)
+{
+    int d = p->ndim - 1;
+    int64_t step = p->block;
+    if (!p->by_row) {
+        locate(p, item + 1, b);
+        return;
+    }
+    for (; d >= 0; d--) {
+        b->at[d] += step;
+        if (b->at[d] < p->shape[d])
+            break;
+        b->at[d] = 0;
+        step = d == p->ndim - 1 ? p->height : 1;
+    }
+    measure(p, b);
 }
 
 static char *address(const gdi_plan *p, const gdi_plan_operand *o, const feed *f, const block *b)
@@ -47,69 +83,48 @@ static char *address(const gdi_plan *p, const gdi_plan_operand *o, const feed *f
     return at;
 }
 
-/* ---- gathering and scattering ---- */
-typedef uint8_t __attribute__((may_alias)) unit1;
-typedef uint16_t __attribute__((may_alias)) unit2;
-typedef uint32_t __attribute__((may_alias)) unit4;
-typedef uint64_t __attribute__((may_alias)) unit8;
+/* ---- moving elements ----
+ * By element size, whatever the type; the four sizes are made from one text by inlining. */
+#define INLINE static inline __attribute__((always_inline))
 
-#define MOVER(T) \
-    static void gather_##T(void *to, const char *from, int64_t n, int64_t stride) \
-    { \
-        T *o = to; \
-        for (int64_t i = 0; i < n; i++) \
-            o[i] = *(const T *)(const void *)(from + i * stride); \
-    } \
-    static void scatter_##T(char *to, const void *from, int64_t n, int64_t stride) \
-    { \
-        const T *v = from; \
-        for (int64_t i = 0; i < n; i++) \
-            *(T *)(void *)(to + i * stride) = v[i]; \
-    }
-MOVER(unit1)
-MOVER(unit2)
-MOVER(unit4)
-MOVER(unit8)
-
-static void gather_run(int size, char *to, const char *from, int64_t n, int64_t stride)
+INLINE void move_one(int size, char *to, const char *from)
 {
-    switch (size) {
-    case 1: gather_unit1(to, from, n, stride); break;
-    case 2: gather_unit2(to, from, n, stride); break;
-    case 4: gather_unit4(to, from, n, stride); break;
-    default: gather_unit8(to, from, n, stride);
+    memcpy(to, from, (size_t)size);
+}
+
+INLINE void move_run(int size, char *to, int64_t to_stride, const char *from, int64_t from_stride, int64_t n)
+{
+    if (from_stride == 0) {
+        uint64_t value = 0;
+        memcpy(&value, from, (size_t)size);
+        for (int64_t i = 0; i < n; i++)
+            memcpy(to + i * to_stride, &value, (size_t)size);
+    } else {
+        for (int64_t i = 0; i < n; i++)
+            move_one(size, to + i * to_stride, from + i * from_stride);
     }
 }
 
-static void scatter_run(int size, char *to, const char *from, int64_t n, int64_t stride)
-{
-    switch (size) {
-    case 1: scatter_unit1(to, from, n, stride); break;
-    case 2: scatter_unit2(to, from, n, stride); break;
-    case 4: scatter_unit4(to, from, n, stride); break;
-    default: scatter_unit8(to, from, n, stride);
-    }
-}
-
-/* Move the block between its strided place (element b->at) and the contiguous buffer, row by row. */
-static void move_block(const gdi_plan *p, const gdi_plan_operand *o, char *place, char *buffer, const block *b, int out)
+/* n elements from `place`, which has the coordinates b->at, to the buffer or back, run after run. */
+INLINE void walk(int size, int out, const gdi_plan *p, const gdi_plan_operand *o, char *place, char *buffer,
+                 const block *b, int64_t left)
 {
     const int last = p->ndim - 1;
-    int64_t at[GDI_MAX_NDIM], left = b->count, n = p->inner - b->at[last];
+    const int64_t stride = o->stride[last];
+    int64_t at[GDI_MAX_NDIM], n = p->inner - b->at[last];
     for (int d = 0; d < last; d++)
         at[d] = b->at[d];
-    char *row = place - b->at[last] * o->stride[last];
+    char *row = place - b->at[last] * stride;
     for (;;) {
-        if (n > left)
-            n = left;
+        n = least(n, left);
         if (out)
-            scatter_run(o->size, place, buffer, n, o->stride[last]);
+            move_run(size, place, stride, buffer, size, n);
         else
-            gather_run(o->size, buffer, place, n, o->stride[last]);
+            move_run(size, buffer, size, place, stride, n);
         left -= n;
         if (left == 0)
             return;
-        buffer += n * o->size;
+        buffer += n * size;
         int d = last - 1;
         for (; at[d] + 1 == p->shape[d]; d--) {
             row -= at[d] * o->stride[d];
@@ -122,40 +137,105 @@ static void move_block(const gdi_plan *p, const gdi_plan_operand *o, char *place
     }
 }
 
+/* The rows of a tile: `place` moves down its columns, where a turned operand is contiguous. Each column is a cache
+ * line or two of its own, mostly in a page of its own, which no hardware prefetches: without AHEAD this is 3 times
+ * slower. 8 and 16 columns are too near for memory; all 128 push each other out of L1 where strides are powers of 2. */
+enum { AHEAD = 32 };
+INLINE void walk_tile(int size, const gdi_plan *p, const gdi_plan_operand *o, const char *place, char *buffer,
+                      const block *b)
+{
+    const int64_t across = o->stride[p->ndim - 1], down = o->stride[p->ndim - 2];
+    for (int64_t j = 0; j < b->count; j++) {
+        const char *column = place + j * across;
+        if (j + AHEAD < b->count) {
+            __builtin_prefetch(column + AHEAD * across);
+            if (size == 8)
+                __builtin_prefetch(column + AHEAD * across + (b->rows - 1) * down);
+        }
+        move_run(size, buffer + j * size, GDI_TILE_COLUMNS * size, column, down, b->rows);
+    }
+}
+
+#define BY_SIZE(size, call) switch (size) { \
+    case 1: { enum { S = 1 }; call; break; } \
+    case 2: { enum { S = 2 }; call; break; } \
+    case 4: { enum { S = 4 }; call; break; } \
+    default: { enum { S = 8 }; call; } }
+
+static void gather(const gdi_plan *p, const gdi_plan_operand *o, char *place, char *buffer, const block *b, int64_t n)
+{
+    BY_SIZE(o->size, walk(S, 0, p, o, place, buffer, b, n))
+}
+
+static void scatter(const gdi_plan *p, const gdi_plan_operand *o, char *place, char *buffer, const block *b)
+{
+    BY_SIZE(o->size, walk(S, 1, p, o, place, buffer, b, b->count))
+}
+
+static void gather_tile(const gdi_plan *p, const gdi_plan_operand *o, const char *place, char *buffer, const block *b)
+{
+    BY_SIZE(o->size, walk_tile(S, p, o, place, buffer, b))
+}
+
+static void fill(const gdi_plan_operand *o, const char *value, char *buffer, int64_t n)
+{
+    BY_SIZE(o->size, move_run(S, buffer, S, value, 0, n))
+}
+
+/* One period, then copies of what is there. */
+static void repeat(const gdi_plan *p, const gdi_plan_operand *o, char *place, char *buffer, const block *b)
+{
+    const int64_t total = b->count * o->size;
+    int64_t have = least(o->period, b->count);
+    gather(p, o, place, buffer, b, have);
+    for (have *= o->size; have < total; have += least(have, total - have))
+        memcpy(buffer + have, buffer, (size_t)least(have, total - have));
+}
+
 /* ---- one block ---- */
-/* The block of an input as the kernel wants it. */
-static const void *load(const gdi_plan *p, const gdi_plan_operand *o, feed *f, const block *b)
+/* Row `row` of an input's block as the kernel wants it. */
+static const void *load(const gdi_plan *p, const gdi_plan_operand *o, feed *f, const block *b, int64_t row)
 {
     char *at = address(p, o, f, b);
-    const void *values = at;
+    const void *values = f->raw;
+    int64_t n = b->count;
     int fresh = 1;
-    if (o->feed == GDI_FILL) {
+    switch (o->feed) {
+    case GDI_DIRECT:
+        values = at;
+        break;
+    case GDI_FILL:
         fresh = f->held != at;
+        n = least(p->block, p->inner);       /* whole, for the blocks that find it */
         if (fresh)
-            gather_run(o->size, f->raw, at, p->block, 0);
-    } else if (o->feed == GDI_ONCE) {
+            fill(o, at, f->raw, n);
+        break;
+    case GDI_ONCE:
         fresh = !f->held;
         if (fresh)
-            move_block(p, o, at, f->raw, b, 0);
-    } else if (o->feed == GDI_GATHER) {
-        move_block(p, o, at, f->raw, b, 0);
+            repeat(p, o, at, f->raw, b);
+        break;
+    default:
+        if (p->height == 1)
+            gather(p, o, at, f->raw, b, n);
+        else if (row == 0)
+            gather_tile(p, o, at, f->raw, b);
+        values = f->raw + row * GDI_TILE_COLUMNS * o->size;
     }
     f->held = at;
-    if (o->feed != GDI_DIRECT)
-        values = f->raw;
     if (!o->cast)
         return values;
     if (fresh)
-        o->cast(o->feed == GDI_FILL ? p->block : b->count, &values, f->wide);
+        o->cast(n, &values, f->wide);
     return f->wide;
 }
 
-static void run_block(const gdi_plan *p, feed *f, const block *b)
+static void run_row(const gdi_plan *p, feed *f, const block *b, int64_t row)
 {
     const void *in[GDI_MAP_OPERANDS - 1];
     const gdi_plan_operand *o = &p->operand[0];
     for (int k = 0; k < p->n_in; k++)
-        in[k] = load(p, o + k + 1, f + k + 1, b);
+        in[k] = load(p, o + k + 1, f + k + 1, b, row);
     char *to = address(p, o, f, b);
     char *narrow = o->feed == GDI_DIRECT ? to : f->raw;
     p->fn(b->count, in, o->cast ? f->wide : narrow);
@@ -164,7 +244,15 @@ static void run_block(const gdi_plan *p, feed *f, const block *b)
         o->cast(b->count, &wide, narrow);
     }
     if (narrow != to)
-        move_block(p, o, to, narrow, b, 1);
+        scatter(p, o, to, narrow, b);
+}
+
+static void run_tile(const gdi_plan *p, feed *f, block *b)
+{
+    int64_t *at = &b->at[p->ndim - 2], first = *at;
+    for (int64_t row = 0; row < b->rows; row++, ++*at)
+        run_row(p, f, b, row);
+    *at = first;
 }
 
 void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, char *local)
@@ -173,12 +261,18 @@ void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, c
     block b;
     for (int k = 0; k <= p->n_in; k++) {
         f[k].data = base[p->operand[k].place.base] + p->operand[k].place.offset;
-        f[k].raw = local ? local + 2 * k * GDI_BLOCK * 8 : NULL;
-        f[k].wide = local ? f[k].raw + GDI_BLOCK * 8 : NULL;
+        f[k].raw = local ? local + k * (GDI_MAP_RAW_NBYTES + GDI_MAP_WIDE_NBYTES) : NULL;
+        f[k].wide = local ? f[k].raw + GDI_MAP_RAW_NBYTES : NULL;
         f[k].held = NULL;
     }
     for (int64_t i = lo; i < hi; i++) {
-        locate(p, i, &b);
-        run_block(p, f, &b);
+        if (i == lo)
+            locate(p, i, &b);
+        else
+            advance(p, i - 1, &b);
+        if (p->height > 1)
+            run_tile(p, f, &b);
+        else
+            run_row(p, f, &b, 0);
     }
 }

@@ -9,8 +9,6 @@
 enum { LONG_ROW = 128 };
 /* Blocks without buffers may be longer: 32 KiB of float32. */
 enum { DIRECT_BLOCK = 8192 };
-/* With a gathered operand a block is 128 cache lines high: they stay in L1 until the next rows use them again. */
-enum { GATHER_BLOCK = 128 };
 /* GDI_SMALL's limit: 20 us of the dearest op at its estimated cost. */
 enum { SMALL_N = 2048, CALL_NS = 8, GRAIN_QUARTER_NS = 200000 };
 
@@ -126,20 +124,27 @@ static void make_flat(const layout *l, const gd_view *const *view, int64_t n, in
 }
 
 /* ---- plans ---- */
-static void choose_feeds(gdi_plan *p, const layout *l)
+/* Blocks of the flat order: every operand is contiguous or repeats within a block, else it is gathered. */
+static void feed_flat(gdi_plan *p, const layout *l)
 {
     for (int k = 0; k < l->n; k++) {
-        int64_t inner = l->stride[k][l->ndim - 1];
-        if (p->by_row)
-            p->operand[k].feed = inner == l->size[k] ? GDI_DIRECT : inner == 0 ? GDI_FILL : GDI_GATHER;
-        else
-            p->operand[k].feed = is_flat(l, k) ? GDI_DIRECT : period(l, k) <= GDI_BLOCK ? GDI_ONCE : GDI_GATHER;
+        const int64_t length = period(l, k);
+        p->operand[k].feed = is_flat(l, k) ? GDI_DIRECT : length <= GDI_BLOCK ? GDI_ONCE : GDI_GATHER;
+        p->operand[k].period = length <= GDI_BLOCK ? (int32_t)length : 0;
     }
 }
 
-static int any_fed(const gdi_plan *p, int feed)
+static void feed_rows(gdi_plan *p, const layout *l)
 {
-    for (int k = 0; k <= p->n_in; k++)
+    for (int k = 0; k < l->n; k++) {
+        const int64_t inner = l->stride[k][l->ndim - 1];
+        p->operand[k].feed = inner == l->size[k] ? GDI_DIRECT : inner == 0 ? GDI_FILL : GDI_GATHER;
+    }
+}
+
+static int any_fed(const gdi_plan *p, int first, int feed)
+{
+    for (int k = first; k <= p->n_in; k++)
         if (p->operand[k].feed == feed)
             return 1;
     return 0;
@@ -153,30 +158,36 @@ static int any_buffer(const gdi_plan *p)
     return 0;
 }
 
-/* Blocks of a whole number of the longest period: then operands that repeat are the same in all of them. Periods are
- * products of trailing sizes, so the longest is a multiple of the others. */
-static int64_t flat_block(const gdi_plan *p, const layout *l)
+/* A whole number of the longest period: then operands that repeat are the same in all blocks. Periods are products of
+ * trailing sizes, so the longest is a multiple of the others. */
+static int64_t flat_block(const gdi_plan *p)
 {
     int64_t longest = 1;
     for (int k = 0; k <= p->n_in; k++)
-        if (p->operand[k].feed == GDI_ONCE && period(l, k) > longest)
-            longest = period(l, k);
+        if (p->operand[k].feed == GDI_ONCE && p->operand[k].period > longest)
+            longest = p->operand[k].period;
     return GDI_BLOCK / longest * longest;
 }
 
+static int64_t parts(int64_t n, int64_t of) { return n / of + (n % of != 0); }
+
 static void choose_blocks(gdi_plan *p, const layout *l)
 {
-    p->by_row = p->inner >= LONG_ROW;
-    choose_feeds(p, l);
-    if (p->by_row) {
-        p->rows_first = any_fed(p, GDI_GATHER) && p->rows > 1;
-        p->block = p->rows_first ? GATHER_BLOCK : any_buffer(p) ? GDI_BLOCK : DIRECT_BLOCK;
-        p->pieces = p->inner / p->block + (p->inner % p->block != 0);
-        p->items = p->rows * p->pieces;
-    } else {
-        p->block = flat_block(p, l);
-        p->items = p->n / p->block + (p->n % p->block != 0);
+    p->height = 1;
+    feed_flat(p, l);
+    if (p->inner < LONG_ROW || !any_fed(p, 0, GDI_GATHER)) {
+        p->block = flat_block(p);
+        p->items = parts(p->n, p->block);
+        return;
     }
+    p->by_row = 1;
+    feed_rows(p, l);
+    const int64_t rows = l->ndim > 1 ? l->shape[l->ndim - 2] : 1;
+    const int tiled = rows > 1 && any_fed(p, 1, GDI_GATHER);
+    p->height = tiled ? GDI_TILE_ROWS : 1;
+    p->block = tiled ? GDI_TILE_COLUMNS : any_buffer(p) ? GDI_BLOCK : DIRECT_BLOCK;
+    p->pieces = parts(p->inner, p->block);
+    p->items = p->n / p->inner / rows * parts(rows, p->height) * p->pieces;
 }
 
 static void choose_grain(gdi_plan *p, int64_t cost)
@@ -184,7 +195,7 @@ static void choose_grain(gdi_plan *p, int64_t cost)
     for (int k = 0; k <= p->n_in; k++)
         cost += p->operand[k].feed == GDI_GATHER ? 4 : p->operand[k].cast ? 1 : 0;
     int64_t length = p->by_row && p->inner < p->block ? p->inner : p->block;
-    p->grain = GRAIN_QUARTER_NS / (cost * length + 4 * CALL_NS);
+    p->grain = GRAIN_QUARTER_NS / (p->height * (cost * length + 4 * CALL_NS));
     if (p->grain < 1)
         p->grain = 1;
 }
@@ -217,7 +228,6 @@ static gdi_plan *new_plan(gd_program *program, layout *l, int64_t n)
     p->n_in = l->n - 1;
     p->ndim = l->ndim;
     p->inner = l->shape[l->ndim - 1];
-    p->rows = n / p->inner;
     return p;
 }
 
@@ -232,7 +242,7 @@ static int make_plan(gd_program *program, layout *l, const gd_view *const *view,
     p->fn = fn;
     for (int k = 0; k < l->n; k++) {
         p->operand[k].place = (gdi_place){l->offset[k], view[k]->base};
-        p->operand[k].size = (int8_t)l->size[k];
+        p->operand[k].size = (int16_t)l->size[k];
         if (view[k]->dtype == GD_FLOAT16)
             p->operand[k].cast = k ? t->cast[GD_FLOAT16][GD_FLOAT32] : t->cast[GD_FLOAT32][GD_FLOAT16];
     }

@@ -42,6 +42,8 @@ enum gdi_reason {
 };
 
 enum { GDI_MAX_OPERANDS = 64, GDI_MAX_THREADS = 64, GDI_MAP_OPERANDS = 4 };
+/* A turned operand is gathered in tiles: 16 rows use up a cache line of float32, 128 columns make a call worth it. */
+enum { GDI_TILE_ROWS = 16, GDI_TILE_COLUMNS = 128 };
 
 /* ---- steps ---- */
 enum gdi_step_kind {
@@ -91,18 +93,20 @@ typedef struct gdi_plan_operand {
     gdi_place place;
     const int64_t *stride;   /* bytes, per axis of the plan */
     gdi_map_fn cast;         /* float16: to float32 (inputs) or from it (output) */
-    int8_t size;             /* of an element, bytes */
-    int8_t feed;
+    int16_t size;            /* of an element, bytes */
+    int16_t feed;
+    int32_t period;          /* GDI_ONCE: elements after which it repeats */
 } gdi_plan_operand;
 
 /* An elementwise step whose operands are not all flat. Axes are sorted by the output's stride and merged.
- * Item i is a block of at most `block` elements: of a row when rows are long, else of the flat order. */
+ * An item is a block of at most `block` elements, of a row when rows are long (then of `height` rows), else of the
+ * flat order. */
 typedef struct gdi_plan {
     gdi_map_fn fn;
     int32_t n_in, ndim;
     int32_t by_row;          /* blocks are pieces of rows */
-    int32_t rows_first;      /* item i is piece i / rows of row i % rows, so that gathered cache lines are used again */
-    int64_t n, inner, rows, pieces, block, items, grain;
+    int32_t height;          /* rows of an item: GDI_TILE_ROWS if an input is gathered by rows, else 1 */
+    int64_t n, inner, pieces, block, items, grain;
     gdi_plan_operand operand[GDI_MAP_OPERANDS];   /* out, in.. */
     const int64_t *shape;
     int64_t layout[];        /* shape[ndim], then stride[ndim] per operand */
@@ -162,7 +166,8 @@ void gdi_launch_call(const gdi_launch *l, gdi_call *call);
 /* map_plan.c: the step of a verified elementwise instruction */
 int gdi_map_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out);
 /* map.c: items [lo, hi) of a plan; local has GDI_MAP_LOCAL_NBYTES */
-enum { GDI_MAP_LOCAL_NBYTES = 2 * GDI_MAP_OPERANDS * GDI_BLOCK * 8 };
+enum { GDI_MAP_RAW_NBYTES = GDI_TILE_ROWS * GDI_TILE_COLUMNS * 8, GDI_MAP_WIDE_NBYTES = GDI_BLOCK * 4 };
+enum { GDI_MAP_LOCAL_NBYTES = GDI_MAP_OPERANDS * (GDI_MAP_RAW_NBYTES + GDI_MAP_WIDE_NBYTES) };
 void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, char *local);
 /* pool.c: f(arg, chunk, thread) for every chunk on up to `threads` threads. 0: done; else nothing ran */
 int gdi_pool_run(int threads, int64_t chunks, void (*f)(void *arg, int64_t chunk, int thread), void *arg);

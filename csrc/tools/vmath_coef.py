@@ -54,18 +54,20 @@ def interpolate(g, a, b, degree):
     return [c[j] for j in range(n)]
 
 
-def fit(name, g, a, b, bits, what, single=False, start=2):
-    """Lowest degree with |g - p| <= 2^-bits on [a, b]."""
+def fit(name, g, a, b, bits, what, single=False, start=2, low=False):
+    """Lowest degree with |g - p| <= 2^-bits on [a, b]; low: also what the constant term loses in float64."""
     a, b = mpf(a), mpf(b)
     grid = [a + (b - a) * k / 200 for k in range(201)]
     want = [g(x) for x in grid]
     for degree in range(start, 40):
         c = interpolate(g, a, b, degree)[::-1]
-        error = max(abs(mp.polyval(c, x) - w) for x, w in zip(grid, want))
+        error = max(abs(mp.polyval(c, x) - w) for x, w in zip(grid, want, strict=True))
         if error <= mpf(2) ** -bits:
             break
     reach = int(mp.floor(-mp.log(error, 2)))
     table(name, c, f"{what} on [{mp.nstr(a, 6)}, {mp.nstr(b, 6)}]: degree {degree}, error 2^-{reach}", single)
+    if low:
+        lines.append(f"#define VM_{name.upper()}_LOW {float(c[-1] - mpf(float(c[-1]))).hex()}")
 
 
 def series(f, leading):
@@ -110,8 +112,8 @@ def logarithms():
     fit("f_log", g, 0, s2, 21, what, True)
     g2 = of_square(lambda s: (2 * mp.atanh(s) - 2 * s - s**3 * 2 / 3) / s**5, mpf(2) / 5)
     fit("logdd", g2, 0, s2, 56, "(log((1+s)/(1-s)) - 2s - 2s^3/3) / s^5 by z = s^2, for the double-double logarithm")
-    cb = lambda m: m ** (mpf(-1) / 3)
-    fit("cbrt", cb, mpf(2) ** mpf("-0.501"), mpf(2) ** mpf("0.501"), 11, "m^(-1/3), a first guess for Newton")
+    fit("cbrt", lambda m: m ** (mpf(-1) / 3), mpf(2) ** mpf("-0.501"), mpf(2) ** mpf("0.501"), 11,
+        "m^(-1/3), a first guess for Newton")
 
 
 def circular():
@@ -162,7 +164,7 @@ def gammas():
         if abs(x - 2) < mpf(10) ** -15:
             return 1 - mp.euler
         return mp.loggamma(x) / ((x - 1) * (x - 2))
-    fit("lgamma12", lg12, -0.5, 0.5, 55, "lgamma(x) / ((x-1)(x-2)) by u = x - 1.5", start=15)
+    fit("lgamma12", lg12, -0.5, 0.5, 55, "lgamma(x) / ((x-1)(x-2)) by u = x - 1.5", start=15, low=True)
     fit("lgamma23", series(lambda u: mp.loggamma(2 + u) / u, 1 - mp.euler), 0, 1, 55, "lgamma(x) / (x-2) by u = x - 2",
         start=12)
     root = mp.findroot(mp.digamma, 1.4616321449683623)
@@ -170,7 +172,8 @@ def gammas():
     def dg(u):
         x = mpf("1.5") + u
         return mp.polygamma(1, root) if abs(x - root) < mpf(10) ** -15 else mp.digamma(x) / (x - root)
-    fit("digamma", dg, -0.5, 0.5, 54, "digamma(x) / (x - root) by u = x - 1.5", start=15)
+    fit("digamma", dg, -0.5, 0.5, 54, "digamma(x) / (x - root) by u = x - 1.5", start=15,
+        low=True)
     bern = [mp.bernoulli(2 * k) for k in range(1, 11)]
     table("stirling", [b / (2 * k * (2 * k - 1)) for k, b in enumerate(bern, 1)][::-1], "B_2k / (2k (2k-1)), k = 10..1")
     table("dig_asym", [b / (2 * k) for k, b in enumerate(bern, 1)][::-1], "B_2k / 2k, k = 10..1")
@@ -217,7 +220,7 @@ def constants():
 
 
 def main():
-    lines.append("/* vmath_coef_t.inc: written by csrc/tools/vmath_coef.py, which derives every number below. Do not edit.")
+    lines.append("/* vmath_coef_t.inc: written by csrc/tools/vmath_coef.py, which derives every number. Do not edit.")
     lines.append(" * vm_c_<f>: float64; vm_c_q_<f>: float64 arithmetic for a float32 result; vm_c_f_<f>: float32. */")
     constants()
     for part in (exponentials, tanhs, logarithms, circular, errors, gammas):

@@ -1,0 +1,398 @@
+"""Einstein summation: numpy.einsum in full, as one graph op.
+
+The public function brings an equation to a normal form: an ellipsis gets letters of its own, an index repeated inside an
+operand is a diagonal, one repeated in the result an undiagonal, an axis of size 1 that stretches is dropped. What is
+left for the op are operands and a result of distinct labels, which is closed under differentiation. The order of pairwise
+products is chosen when the op is lowered, when all sizes are known.
+"""
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import FLOAT16, FLOAT32, INT64, PROMOTE, as_dtype
+from ..errors import NodeTypeError, ShapeError, show_name
+from ..graph.build import as_node, make, public
+from ..graph.node import Node
+from ..graph.opdef import OpDef, register
+from ..specs import check_shape, unify
+from .families import cast
+from .movement import UNDIAGONAL, diagonal, expand_to, permute, reshape_to
+
+LETTERS = string.ascii_uppercase + string.ascii_lowercase    # the alphabet of numpy.einsum, in the order of implicit outputs
+_NO_LIMIT = 2**62                                            # elements of an intermediate result: never in the way
+
+
+# -- the op --------------------------------------------------------------------------------------------------------
+
+@lru_cache(maxsize=1024)
+def _terms(equation: str) -> tuple[tuple[str, ...], str]:
+    left, out = equation.split("->")
+    return tuple(left.split(",")), out
+
+
+def _sizes(terms: Sequence[str], shapes: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+    """Label -> size. ShapeError names a label that has two."""
+    sizes: dict[str, Any] = {}
+    first: dict[str, int] = {}
+    for k, (term, shape) in enumerate(zip(terms, shapes, strict=True)):
+        for label, n in zip(term, shape, strict=True):
+            if label not in sizes:
+                sizes[label], first[label] = n, k
+                continue
+            both = unify(sizes[label], n)
+            if both is None:
+                raise ShapeError(f"label {label} has length {sizes[label]} in operand {first[label]} and {n} in operand {k}")
+            sizes[label] = both
+    return sizes
+
+
+def _infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    terms, out = _terms(attrs[0])
+    sizes = _sizes(terms, [x.shape for x in inputs])
+    shape = tuple([sizes[label] for label in out])
+    check_shape(shape, inputs[0].dtype)
+    return shape, inputs[0].dtype
+
+
+def _reference(*xs: Any, equation: str) -> Any:
+    """numpy.einsum; float16 is added up in float32."""
+    arrays = [np.asarray(x).astype(FLOAT32) if np.asarray(x).dtype == FLOAT16 else np.asarray(x) for x in xs]
+    return np.einsum(equation, *arrays, optimize=len(arrays) > 2)
+
+
+def _vjp(g: Node, node: Node, needs: Any) -> Any:
+    """For each operand the einsum of g with the others; a label that only this operand has is a broadcast axis."""
+    terms, out = _terms(node._attrs[0])
+    result: list[Any] = []
+    for k, (x, need) in enumerate(zip(node.inputs, needs, strict=True)):
+        if not need:
+            result.append(None)
+            continue
+        others = [(t, y) for j, (t, y) in enumerate(zip(terms, node.inputs, strict=True)) if j != k]
+        known = set(out).union(*[t for t, _ in others])
+        term = terms[k]
+        target = "".join([label for label in term if label in known])
+        part = contract([out, *[t for t, _ in others]], [g, *[y for _, y in others]], target)
+        shape = tuple([n if label in known else 1 for label, n in zip(term, x.shape, strict=True)])
+        result.append(expand_to(reshape_to(part, shape), x.shape))
+    return tuple(result)
+
+
+def contract(terms: Sequence[str], nodes: Sequence[Node], out: str) -> Node:
+    """The op on operands of distinct labels; a mere permutation is a transpose."""
+    if len(nodes) == 1 and len(terms[0]) == len(out):
+        return permute(nodes[0], [terms[0].index(label) for label in out])
+    return make(EINSUM, tuple(nodes), (",".join(terms) + "->" + out,))
+
+
+# -- lowering ------------------------------------------------------------------------------------------------------
+
+def _path(equation: str, shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, int]]:
+    """Pairs of positions to contract, in numpy.einsum_path's way: the result of a step goes to the end of the list."""
+    n = len(shapes)
+    if n <= 2:
+        return [(0, 1)] * (n - 1)
+    dummies = [np.broadcast_to(np.empty(()), shape) for shape in shapes]
+    steps = np.einsum_path(equation, *dummies, optimize=("optimal" if n <= 5 else "greedy", _NO_LIMIT))[0][1:]
+    pairs = []
+    names = list(range(n))              # operands and results under fixed names, in the order of the list
+    for step in steps:
+        first, *more = [names[i] for i in step]
+        for other in more:              # three and more at once: one after the other
+            i, j = sorted((names.index(first), names.index(other)))
+            pairs.append((i, j))
+            del names[j], names[i]
+            first = n = n + 1
+            names.append(first)
+    return pairs
+
+
+def _cost(node: Node) -> Any:
+    """Two operations for every product of a pairwise step; with named sizes the bound of one product over all labels."""
+    terms, out = _terms(node._attrs[0])
+    sizes = _sizes(terms, [x.shape for x in node.inputs])
+
+    def volume(labels: Any) -> Any:
+        total: Any = 1
+        for label in labels:
+            total = total * sizes[label]
+        return total
+    if not all(isinstance(n, int) for n in sizes.values()):
+        return len(terms) * volume(sizes)
+    total, rest = 0, list(terms)
+    for i, j in _path(node._attrs[0], [x.shape for x in node.inputs]):
+        b, a = rest.pop(j), rest.pop(i)
+        both = dict.fromkeys(a + b)
+        keep = set(out).union(*rest)
+        new = "".join([label for label in both if label in keep])
+        total += volume(both) * (2 if len(new) < len(both) else 1)
+        rest.append(new)
+    return total + (volume(rest[0]) if len(rest[0]) > len(out) else 0)
+
+
+class _Part:
+    """A partial result: a view and the label of each of its axes."""
+
+    __slots__ = ("labels", "view")
+
+    def __init__(self, view: Any, labels: str) -> None:
+        self.view, self.labels = view, labels
+
+    def order(self, labels: str) -> Any:
+        """The view with its axes as in `labels`."""
+        return self.view.transpose([self.labels.index(label) for label in labels])
+
+    def along(self, labels: str) -> Any:
+        """The same with an axis of size 1 for a label it does not have: ready to broadcast."""
+        have = self.order("".join([label for label in labels if label in self.labels]))
+        return have.reshape([self.size(label) if label in self.labels else 1 for label in labels])
+
+    def size(self, label: str) -> int:
+        return self.view.shape[self.labels.index(label)]       # type: ignore[no-any-return]
+
+    def merges(self, labels: str) -> bool:
+        """Can these axes be one axis, in this order, without a copy?"""
+        v = self.order(labels)
+        return v.reshape([_product(v.shape)]) is not None
+
+
+def _product(sizes: Any) -> int:
+    n = 1
+    for s in sizes:
+        n *= s
+    return n
+
+
+def _lower(ctx: Any, node: Node) -> Any:
+    terms, out = _terms(node._attrs[0])
+    parts = [_Part(ctx.view(x), term) for x, term in zip(node.inputs, terms, strict=True)]
+    for i, j in _path(node._attrs[0], [x.shape for x in node.inputs]):
+        b, a = parts.pop(j), parts.pop(i)
+        keep = set(out).union(*[p.labels for p in parts])
+        both = "".join(dict.fromkeys(a.labels + b.labels))
+        want = out if not parts else "".join([label for label in both if label in keep])
+        parts.append(_pair(ctx, a, b, want))
+    return _sum_to(ctx, parts[0], out).order(out)
+
+
+def _sum_to(ctx: Any, p: _Part, keep: str) -> _Part:
+    """Sum over the labels that are not in `keep`. Small integers and bools are summed in int64, then wrapped back."""
+    gone = "".join([label for label in p.labels if label not in keep])
+    if not gone:
+        return p
+    # Kept axes as the result wants them when that is all they are (the sum then writes it in order).
+    left = "".join([label for label in dict.fromkeys(keep) if label in p.labels])
+    view, dtype = p.order(left + gone), p.view.dtype
+    if dtype.kind != "f":
+        view = ctx.cast(view, INT64)
+    total = ctx.emit("sum", ctx.new(view.shape[:len(left)], view.dtype), [view], [len(gone)])
+    return _Part(ctx.cast(total, dtype), left)
+
+
+def _pair(ctx: Any, a: _Part, b: _Part, want: str) -> _Part:
+    """The product of two parts, summed over the labels that are not wanted; axes in the order of `want` where possible."""
+    a, b = _sum_to(ctx, a, want + b.labels), _sum_to(ctx, b, want + a.labels)
+    summed = "".join([label for label in a.labels if label in b.labels and label not in want])
+    if not summed:
+        return _Part(ctx.map("multiply", a.along(want), b.along(want)), want)
+    if want and want[-1] in a.labels and want[-1] not in b.labels:
+        a, b = b, a                     # the last axis of the result belongs to the columns: rows are written in one piece
+    batch = "".join([label for label in want if label in a.labels and label in b.labels])
+    rows = "".join([label for label in want if label in a.labels and label not in b.labels])
+    columns = "".join([label for label in want if label in b.labels and label not in a.labels])
+    summed = _best(summed, a, b)
+    sizes = {label: p.size(label) for p in (a, b) for label in p.labels}
+
+    def shape(*groups: str) -> list[int]:
+        return [sizes[label] for label in batch] + [_product([sizes[label] for label in group]) for group in groups]
+
+    left = ctx.reshape(a.order(batch + rows + summed), shape(rows, summed))
+    right = ctx.reshape(b.order(batch + summed + columns), shape(summed, columns))
+    out = _Part(ctx.new([sizes[label] for label in want], left.dtype), want)
+    target = out.order(batch + rows + columns).reshape(shape(rows, columns))
+    if target is None:                  # rows and columns are interleaved in the result: it is a permuted view
+        labels = batch + rows + columns
+        out = _Part(ctx.new([sizes[label] for label in labels], left.dtype), labels)
+        target = out.view.reshape(shape(rows, columns))
+    ctx.emit("matmul", target, [left, right])
+    return out
+
+
+def _best(summed: str, a: _Part, b: _Part) -> str:
+    """The order of the summed labels that merges without a copy in most operands."""
+    orders = ["".join([label for label in p.labels if label in summed]) for p in (a, b)]
+    return max(orders, key=lambda order: a.merges(order) + b.merges(order))
+
+
+def _jvp(tangents: Any, node: Node) -> Node:
+    """Linear in every operand: the sum over operands of the einsum with the tangent in its place."""
+    from .binary import add
+    total: Any = None
+    for k, t in enumerate(tangents):
+        if t is not None:
+            part = make(EINSUM, tuple([t if j == k else x for j, x in enumerate(node.inputs)]), node._attrs)
+            total = part if total is None else add(total, part)
+    return total      # type: ignore[no-any-return]
+
+
+EINSUM = register(OpDef("einsum", "the sum of products over labelled axes", _infer, _reference, attr_names=("equation",),
+                        vjp=_vjp, jvp=_jvp, lower=_lower, cost=_cost, symbol="Σ∏"))
+
+
+# -- the public function -------------------------------------------------------------------------------------------
+
+def _from_lists(operands: Sequence[Any]) -> tuple[str, list[Any]]:
+    """The form einsum(x, [0, 1], y, [1, 2], [0, 2]) as an equation and its operands."""
+    def letters(labels: Any) -> str:
+        if not isinstance(labels, (list, tuple, np.ndarray)):
+            raise NodeTypeError(f"expected a list of labels after an operand, not {type(labels).__name__}")
+        out = []
+        for label in labels:
+            if label is Ellipsis:
+                out.append("...")
+            elif isinstance(label, (int, np.integer)) and not isinstance(label, bool) and 0 <= label < len(LETTERS):
+                out.append(LETTERS[int(label)])
+            else:
+                raise NodeTypeError(f"a label is a number from 0 to {len(LETTERS) - 1} or Ellipsis, not {show_name(repr(label))}")
+        return "".join(out)
+
+    n = len(operands) // 2
+    if not n:
+        raise NodeTypeError("needs an equation and operands, or operands each followed by a list of labels")
+    equation = ",".join([letters(labels) for labels in operands[1:2 * n:2]])
+    if len(operands) % 2:
+        equation += "->" + letters(operands[-1])
+    return equation, list(operands[:2 * n:2])
+
+
+def _split(equation: str, count: int) -> tuple[list[str], str | None]:
+    """The terms and the output of an equation, checked character by character."""
+    text = "".join(equation.split())
+    left, arrow, right = text.partition("->")
+    terms = left.split(",")
+    for term in [*terms, right]:
+        rest = term.replace("...", "", 1)
+        for char in rest:
+            if char not in LETTERS:
+                raise ShapeError(f"{show_name(equation)!r} holds {show_name(char)!r}: a label is one letter, axes left open are '...'")
+    if len(terms) != count:
+        raise ShapeError(f"{show_name(equation)!r} has subscripts for {len(terms)} operands, {count} given")
+    return terms, right if arrow else None
+
+
+def _spell_out(terms: list[str], out: str | None, shapes: list[tuple[Any, ...]]) -> tuple[list[str], str]:
+    """Letters in the place of ellipses (aligned at their right end), and the implicit output: them, then single labels in order."""
+    used = set("".join(terms) + (out or ""))
+    widths = []
+    for k, (term, shape) in enumerate(zip(terms, shapes, strict=True)):
+        named = len(term.replace("...", ""))
+        if named > len(shape) or ("..." not in term and named != len(shape)):
+            raise ShapeError(f"operand {k} has {len(shape)} axes, its subscripts {term!r} name {named}")
+        widths.append(len(shape) - named if "..." in term else 0)
+    free = [c for c in reversed(LETTERS) if c not in used]
+    width = max(widths, default=0)
+    if width > len(free):
+        raise ShapeError(f"more than {len(LETTERS)} different labels")
+    dots = "".join(free[:width])
+    spelled = [term.replace("...", dots[width - w:]) for term, w in zip(terms, widths, strict=True)]
+    if out is None:
+        named = "".join(terms).replace(".", "")
+        single = sorted([c for c in set(named) if named.count(c) == 1], key=LETTERS.index)
+        return spelled, dots + "".join(single)
+    if "..." not in out and width:
+        raise ShapeError("an operand has an ellipsis, the output has none\nhint: write '...' in the output too, or sum those axes by name")
+    for c in out.replace("...", ""):
+        if c not in "".join(terms):
+            raise ShapeError(f"label {c} of the output is in no operand")
+    return spelled, out.replace("...", dots)
+
+
+def _take_diagonals(x: Node, term: str, k: int) -> tuple[Node, str]:
+    """A label repeated inside an operand: the diagonal of its axes."""
+    for label in dict.fromkeys(term):
+        while term.count(label) > 1:
+            i = term.index(label)
+            j = term.index(label, i + 1)
+            if unify(x.shape[i], x.shape[j]) is None:
+                raise ShapeError(f"label {label} has lengths {x.shape[i]} and {x.shape[j]} in operand {k}")
+            x = diagonal(x, 0, i, j)
+            term = term[:i] + term[i + 1:j] + term[j + 1:] + label
+    return x, term
+
+
+def _drop_ones(nodes: list[Node], terms: list[str]) -> tuple[list[Node], list[str]]:
+    """Axes of size 1 whose label is longer in another operand are dropped: multiplying by them broadcasts."""
+    long: dict[str, Any] = {}
+    for x, term in zip(nodes, terms, strict=True):
+        for label, n in zip(term, x.shape, strict=True):
+            if not (isinstance(n, int) and n == 1):
+                long[label] = n
+    for k, (x, term) in enumerate(zip(nodes, terms, strict=True)):
+        keep = [not (isinstance(n, int) and n == 1 and label in long) for label, n in zip(term, x.shape, strict=True)]
+        if not all(keep):
+            nodes[k] = reshape_to(x, tuple([n for n, kept in zip(x.shape, keep, strict=True) if kept]))
+            terms[k] = "".join([label for label, kept in zip(term, keep, strict=True) if kept])
+    return nodes, terms
+
+
+def _put_on_diagonals(y: Node, distinct: str, out: str) -> Node:
+    """A label repeated in the output: y on the diagonal of its axes, zeros beside it."""
+    labels = distinct
+    for label in dict.fromkeys(out):
+        for _ in range(out.count(label) - 1):
+            i = labels.index(label)
+            rest = [a for a in range(y.ndim) if a != i]
+            n = y.shape[i]
+            shape = (*[y.shape[a] for a in rest], n, n)
+            y = make(UNDIAGONAL, (permute(y, [*rest, i]),), (shape, len(rest), len(rest) + 1, 0))
+            labels = "".join([labels[a] for a in rest]) + label + label
+    order, taken = [], set()
+    for label in out:
+        a = next(a for a, c in enumerate(labels) if c == label and a not in taken)
+        taken.add(a)
+        order.append(a)
+    return permute(y, order)
+
+
+@public
+def einsum(*operands: Any, dtype: Any = None, out: Any = None, optimize: Any = True, order: str = "K", casting: str = "safe") -> Node:
+    """numpy.einsum: sums of products over labelled axes, einsum("ij,jk->ik", x, y) or einsum(x, [0, 1], y, [1, 2], [0, 2]).
+
+    Without "->" the output is the axes under an ellipsis, then the labels that occur once, in alphabetical order. A label
+    repeated in an operand takes its diagonal, one repeated in the output writes a diagonal among zeros (NumPy refuses
+    that). An axis of size 1 stretches. Dtypes: all, promoted; sums stay in that dtype (integers wrap). Linear in every operand.
+    The order of products is chosen for the sizes; optimize, order and casting are accepted and without effect.
+    Raises ShapeError naming the label and both lengths, or the operand whose axes its subscripts do not fit.
+    """
+    if out is not None:
+        raise NodeTypeError("a node cannot be written into an array (out=)")
+    if not operands:
+        raise NodeTypeError("needs an equation and operands, or operands each followed by a list of labels")
+    if isinstance(operands[0], str):
+        equation, given = operands[0], list(operands[1:])
+    else:
+        equation, given = _from_lists(operands)
+    if not given:
+        raise NodeTypeError("needs at least one operand")
+    like = next((x.dtype for x in given if isinstance(x, Node)), None)
+    nodes = [as_node(x, like) for x in given]
+    common = nodes[0].dtype
+    for x in nodes[1:]:
+        common = PROMOTE[common, x.dtype]
+    nodes = [cast(x, common if dtype is None else as_dtype(dtype)) for x in nodes]
+    terms, result = _spell_out(*_split(equation, len(nodes)), [x.shape for x in nodes])
+    for k, x in enumerate(nodes):
+        nodes[k], terms[k] = _take_diagonals(x, terms[k], k)
+    nodes, terms = _drop_ones(nodes, terms)
+    distinct = "".join(dict.fromkeys(result))
+    same = len(nodes) == 1 and terms[0] == distinct
+    y = nodes[0] if same else make(EINSUM, tuple(nodes), (",".join(terms) + "->" + distinct,))
+    return y if distinct == result else _put_on_diagonals(y, distinct, result)
+
+
+__all__ = ["EINSUM", "contract", "einsum"]
