@@ -80,6 +80,7 @@ static const struct { int8_t arity, test; } map_facts[GD_MAP_COUNT] = {
 /* Float-only functions are mostly transcendental: about 1 ns per float32 on AVX2, the others a quarter of it. */
 static const int8_t map_costs[GD_MAP_COUNT] = {
 #define GD_UNARY_FLOAT(N, n, e) [GD_OP_##N] = 4,
+#define GD_UNARY_BLOCK(N, n, f) [GD_OP_##N] = 4,
 #define GD_UNARY_ANY(N, n, f, i) [GD_OP_##N] = 1,
 #define GD_UNARY_INT(N, n, i, b) [GD_OP_##N] = 1,
 #define GD_UNARY_TEST(N, n, e) [GD_OP_##N] = 1,

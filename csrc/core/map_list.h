@@ -1,12 +1,14 @@
 /* map_list.h: every elementwise row as GD_MAP(NAME, name, arity, test), whatever its .def macro says about dtypes.
  * test = 1: the result is bool whatever the operands are. */
 #define GD_UNARY_FLOAT(N, n, e) GD_MAP(N, n, 1, 0)
+#define GD_UNARY_BLOCK(N, n, f) GD_MAP(N, n, 1, 0)
 #define GD_UNARY_ANY(N, n, f, i) GD_MAP(N, n, 1, 0)
 #define GD_UNARY_INT(N, n, i, b) GD_MAP(N, n, 1, 0)
 #define GD_UNARY_TEST(N, n, e) GD_MAP(N, n, 1, 1)
 #define GD_UNARY_FTEST(N, n, e) GD_MAP(N, n, 1, 1)
 #include "../ops/unary.def"
 #undef GD_UNARY_FLOAT
+#undef GD_UNARY_BLOCK
 #undef GD_UNARY_ANY
 #undef GD_UNARY_INT
 #undef GD_UNARY_TEST

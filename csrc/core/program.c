@@ -74,7 +74,8 @@ static int prepare_structural(gd_program *p, const gd_program_spec *s, const gdi
     if (scratch > p->scratch_nbytes)
         p->scratch_nbytes = scratch;
     for (int i = 0; i < kernel->phases; i++) {
-        const int64_t items = kernel->items(&call, i), grain = kernel->grain ? kernel->grain(&call, i) : 1;
+        const int64_t items = kernel->items(&call, i);
+        const int64_t grain = kernel->grain && items > 0 ? kernel->grain(&call, i) : 1;
         l->phase[i] = (gdi_phase){items, grain > 1 ? grain : 1};
         p->parallel |= items > l->phase[i].grain;
     }

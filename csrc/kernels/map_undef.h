@@ -1,3 +1,4 @@
+#undef GD_UNARY_BLOCK
 #undef GD_UNARY_FLOAT
 #undef GD_UNARY_ANY
 #undef GD_UNARY_INT

@@ -5,6 +5,7 @@ plan, verified C program) and keeps the last few. Calls from many threads are sa
 """
 from __future__ import annotations
 
+import gc
 import os
 import threading
 from collections import OrderedDict
@@ -80,6 +81,16 @@ class Function:
 
     def _load(self, bindings: dict[str, int]) -> Loaded:
         """Passes, schedule, plan and check for concrete sizes."""
+        # Compiling makes many objects and no cycles: the collector would only walk them again and again.
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            return self._compile(bindings)
+        finally:
+            if collecting:
+                gc.enable()
+
+    def _compile(self, bindings: dict[str, int]) -> Loaded:
         roots = [*self.outputs, *[n for _, n in self.updates]]
         inputs = list(self.inputs)
         leaves = [x if x.op.name == "input" else _stand_in(x) for x in inputs]
@@ -403,7 +414,7 @@ def _update(variable: Any, new: Any) -> Node:
 def _stand_in(node: Node) -> Node:
     """An input that overrides an interior node."""
     from ..graph.build import INPUT
-    return new_node(INPUT, (), (), node.shape, node.dtype, node._site, None, node.name)
+    return new_node(INPUT, (), (), node.shape, node.dtype, node._site, None, node.name, node.scope, node.serial)
 
 
 def _substitute(outputs: Sequence[Node], table: dict[int, Node]) -> list[Node]:
@@ -438,7 +449,8 @@ def concrete(outputs: Sequence[Node], inputs: Sequence[Node], bindings: Mapping[
             if name == "dim":
                 array = np.array(evaluate_dim(node._attrs[0], bindings), np.int64)
                 array.flags.writeable = False
-                new[id(node)] = new_node(CONSTANT, (), (array,), (), node.dtype, node._site, node.origin, node.name)
+                new[id(node)] = new_node(CONSTANT, (), (array,), (), node.dtype, node._site, node.origin, node.name, node.scope,
+                                         node.serial)
             elif has_dims(node.shape):
                 new[id(node)] = node._replace((), shape=evaluate_shape(node.shape, bindings))
             else:

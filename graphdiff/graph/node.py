@@ -83,8 +83,12 @@ class _Fields:
 
 
 def new_node(op: OpDef, inputs: tuple[Node, ...], attrs: tuple[Any, ...], shape: tuple[Any, ...], dtype: Any,
-             site: Any, origin: Any = None, name: str | None = None, scope: str = "") -> Node:
-    """A node from finished facts; shapes and dtypes are the caller's responsibility."""
+             site: Any, origin: Any = None, name: str | None = None, scope: str = "",
+             serial: int = -1) -> Node:
+    """A node from finished facts; shapes and dtypes are the caller's responsibility.
+
+    serial: the number of the node it replaces, so that it keeps its place in the order; -1: a new number.
+    """
     n = _Fields()
     n.op = op
     n.inputs = inputs
@@ -95,7 +99,7 @@ def new_node(op: OpDef, inputs: tuple[Node, ...], attrs: tuple[Any, ...], shape:
     n.origin = origin
     n.name = name
     n.scope = scope
-    n.serial = next(_serial)
+    n.serial = next(_serial) if serial < 0 else serial
     n.__class__ = Node          # type: ignore[assignment]
     return n                    # type: ignore[return-value]
 
@@ -163,7 +167,7 @@ class Node(_Fields):
                  attrs: Any = None) -> Node:
         return new_node(self.op, inputs, self._attrs if attrs is None else attrs,
                         self.shape if shape is None else shape, self.dtype, self._site, self.origin,
-                        self.name if name is None else name, self.scope)
+                        self.name if name is None else name, self.scope, self.serial)
 
     @property
     def value(self) -> Any:

@@ -2,41 +2,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 from .node import Node
+
+_SERIAL = attrgetter("serial")
 
 
 def toposort(outputs: Sequence[Node], stop: Any = ()) -> list[Node]:
     """Every node the outputs depend on, inputs before users, each once. Nodes in `stop` (ids) are not entered.
 
-    Depth first in the order the operands are written, so what belongs together stays together.
+    A node is made after its inputs, so the order in which nodes were made (their serial) is a topological order, and the
+    one the user wrote. Passes that replace a node keep its serial.
     """
-    order: list[Node] = []
-    done: set[int] = set()
-    stack: list[Any] = []
-    push, pop, append = stack.append, stack.pop, order.append
+    seen: set[int] = set()
+    found: list[Node] = []
+    stack: list[Node] = []
+    add, push, pop, append = seen.add, stack.append, stack.pop, found.append
     for root in outputs:
-        if id(root) in done:
+        if id(root) not in seen:
+            add(id(root))
+            push(root)
+    while stack:
+        node = pop()
+        append(node)
+        if stop and id(node) in stop:
             continue
-        push(root)
-        while stack:
-            item = stack[-1]
-            key = id(item)
-            if key in done:
-                pop()
-                continue
-            ready = True
-            if key not in stop:
-                for x in reversed(item.inputs):
-                    if id(x) not in done:
-                        push(x)
-                        ready = False
-            if ready:
-                pop()
-                done.add(key)
-                append(item)
-    return order
+        for x in node.inputs:
+            key = id(x)
+            if key not in seen:
+                add(key)
+                push(x)
+    found.reverse()              # nearly sorted already: what was found last was made first
+    found.sort(key=_SERIAL)
+    return found
 
 
 def users(order: Iterable[Node]) -> dict[int, list[Node]]:

@@ -28,6 +28,7 @@ class Lowering:
         self.constants = bytearray()
         self.known: dict[Any, View] = {}
         self.views: dict[int, View] = {}
+        self.keep: list[Any] = []
         self.node: Node | None = None
 
     def raw(self, node: Node) -> View:
@@ -41,6 +42,9 @@ class Lowering:
 
     def new(self, shape: Any, dtype: Any) -> View:
         """A fresh C-contiguous buffer."""
+        if not shape:
+            self.buffers.append(dtype.itemsize)
+            return View(len(self.buffers) - 1, 0, (), (), dtype)
         shape = tuple(shape)
         self.buffers.append(count(shape) * dtype.itemsize)
         return View(len(self.buffers) - 1, 0, shape, contiguous_strides(shape), dtype)
@@ -80,11 +84,11 @@ class Lowering:
 
     def constant(self, array: Any) -> View:
         """A view of a constant; equal small ones (by bits) are stored once."""
-        array = np.ascontiguousarray(array).reshape(np.shape(array))
         key: Any = (array.dtype, array.shape, array.tobytes()) if array.nbytes <= 64 else id(array)
         known = self.known.get(key)
         if known is not None:
             return known
+        self.keep.append(array)              # an id is a key only while its object lives
         align = 8 if array.nbytes <= 16 else 64
         offset = (len(self.constants) + align - 1) // align * align
         self.constants += b"\0" * (offset - len(self.constants)) + array.tobytes()

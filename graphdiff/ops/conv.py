@@ -319,7 +319,9 @@ def conv_transpose(x: Any, w: Any, *, bias: Any = None, stride: Any = 1, padding
     else:
         pads = _named(padding, x.shape[2:], span, stride) if isinstance(padding, str) else _pads(padding, n)
     size = tuple((m - 1) * s - lo - hi + e + p for m, s, (lo, hi), e, p in zip(x.shape[2:], stride, pads, span, extra, strict=True))
-    return _add_bias(make(CONV_INPUT, (x, w), (stride, pads, dilation, groups, size)), bias)
+    attrs = (stride, pads, dilation, groups, size)
+    _conv_input_infer((x, w), attrs)          # here, so that what it refuses is told of conv_transpose
+    return _add_bias(make(CONV_INPUT, (x, w), attrs), bias)
 
 
 # -- max_pool --------------------------------------------------------------------------------------------------------

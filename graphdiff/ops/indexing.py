@@ -247,10 +247,13 @@ class Parsed:
             raise OutOfBounds("an index can have only one ellipsis ('...')")
         if used > x.ndim:
             raise OutOfBounds(f"too many indices: {used} for an array of {x.ndim} axes")
-        if not builtins.any(i is Ellipsis for i in items):
+        written = builtins.any(i is Ellipsis for i in items)
+        if not written:
             items.append(Ellipsis)
         at = next(k for k, i in enumerate(items) if i is Ellipsis)
-        items[at:at + 1] = [slice(None)] * (x.ndim - used)
+        fill = x.ndim - used
+        items[at:at + 1] = [slice(None)] * fill
+        gap = at if written and fill == 0 else len(items)      # an ellipsis that stands for no axis still separates
         # Ints beside index arrays are index arrays: they decide where the gathered axes go.
         advanced = builtins.any(isinstance(i, (Node, np.ndarray)) for i in items)
         self.starts: list[Any] = []
@@ -272,7 +275,7 @@ class Parsed:
             elif isinstance(item, (Node, np.ndarray)) or advanced:
                 start, step, size = 0, 1, n
                 self.arrays.append((len(shape), _index_node(item), axis))
-                places.append(k)
+                places.append(k + (k >= gap))
                 shape.append(n)
             else:
                 start, step, size = _position(item, n, axis), 1, 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import BOOL, FLOAT16, FLOAT32, INT64, as_dtype
+from ..dtypes import BOOL, FLOAT16, FLOAT32, FLOAT64, INT64, as_dtype
 from ..errors import DTypeError, ShapeError
 from ..graph.build import as_node, make, public
 from ..graph.node import Node
@@ -112,14 +112,15 @@ def _prod_vjp(g: Node, node: Node, needs: Any) -> Any:
     kept = [i for i in range(x.ndim) if i not in axes]
     order = [*kept, *axes]
     n = nelements(tuple(x.shape[a] for a in axes))
-    flat = reshape_to(permute(x, order), (*[x.shape[i] for i in kept], n))
+    # float32 products are taken in float64: a zero among large numbers must not meet an overflow.
+    flat = cast(reshape_to(permute(x, order), (*[x.shape[i] for i in kept], n)), FLOAT64)
     last = flat.ndim - 1
     one = ones_like(cut(flat, last, 0, 1)) if not (isinstance(n, int) and n == 0) else None
     if one is None:
         return (zeros_like(x),)
     before = concatenate([one, cut(cumprod(flat, axis=last), last, 0, n - 1)], last)
     after = concatenate([cut(cumprod(flat, axis=last, reverse=True), last, 1, n - 1), one], last)
-    rest = reshape_to(before * after, tuple(x.shape[i] for i in order))
+    rest = reshape_to(cast(before * after, x.dtype), tuple(x.shape[i] for i in order))
     back = [0] * len(order)
     for i, a in enumerate(order):
         back[a] = i

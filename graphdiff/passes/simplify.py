@@ -65,7 +65,8 @@ def _zmul(node: Node) -> Node | None:
         if value == 1 and g.shape == node.shape:
             return g
         from ..graph.opdef import lookup
-        return new_node(lookup("multiply"), node.inputs, (), node.shape, node.dtype, node._site, node.origin, node.name)
+        return new_node(lookup("multiply"), node.inputs, (), node.shape, node.dtype, node._site, node.origin, node.name, node.scope,
+                        node.serial)
     return None
 
 
@@ -159,12 +160,18 @@ def foldable(outputs: Sequence[Node]) -> list[Node]:
     constant: set[int] = set()
     order = toposort(outputs)
     for node in order:
-        if node.op is CONSTANT or (node.inputs and node.op.family != "leaf" and node.op.name not in ("barrier", "stop_gradient")
-                                   and all(id(x) in constant for x in node.inputs)):
+        if node.op is CONSTANT:
             constant.add(id(node))
+        elif node.inputs:
+            for x in node.inputs:
+                if id(x) not in constant:
+                    break
+            else:
+                if node.op.name not in ("barrier", "stop_gradient"):
+                    constant.add(id(node))
     roots: dict[int, Node] = {}
     for node in order:
-        if id(node) not in constant:
+        if node.inputs and id(node) not in constant:
             for x in node.inputs:
                 if id(x) in constant and x.op is not CONSTANT:
                     roots[id(x)] = x
@@ -181,7 +188,8 @@ def replace_constants(outputs: Sequence[Node], values: dict[int, Any]) -> list[N
         if id(node) in values:
             array = values[id(node)]
             array.flags.writeable = False
-            new[id(node)] = new_node(CONSTANT, (), (array,), node.shape, node.dtype, node._site, node.origin, node.name)
+            new[id(node)] = new_node(CONSTANT, (), (array,), node.shape, node.dtype, node._site, node.origin, node.name, node.scope,
+                        node.serial)
             continue
         here = node
         for x in node.inputs:

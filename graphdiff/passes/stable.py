@@ -20,7 +20,8 @@ def _one(node: Node) -> bool:
 
 
 def _like(node: Node, op: str, inputs: tuple[Node, ...], attrs: tuple[Any, ...] = ()) -> Node:
-    return new_node(lookup(op), inputs, attrs, node.shape, node.dtype, node._site, node.origin, node.name)
+    return new_node(lookup(op), inputs, attrs, node.shape, node.dtype, node._site, node.origin, node.name, node.scope,
+                    node.serial)
 
 
 def _one_plus_exp(node: Node) -> Node | None:
@@ -78,6 +79,11 @@ def _divide(node: Node) -> Node | None:
 def _product(node: Node) -> Node | None:
     """(1 / (1 + exp x)) exp x = sigmoid(x), also with a cotangent in front."""
     g, e = node.inputs
+    bottom = _inverse_of(e)
+    if bottom is not None and g.op.name in ("zmul", "multiply") and _is(g.inputs[1], "exp"):
+        x = g.inputs[1].inputs[0]            # forward mode: (t exp x) (1 / (1 + exp x))
+        if _one_plus_exp(bottom) is x:
+            return _like(node, "zmul", (g.inputs[0], _like(e, "sigmoid", (x,))))
     if not _is(e, "exp"):
         return None
     x = e.inputs[0]

@@ -1,0 +1,1 @@
+"""Benchmarks: the same work in graphdiff and in other libraries, interleaved in one run, results compared first."""

@@ -1,0 +1,91 @@
+"""Arguments, and what each command prints. Exit status 0, or 2 with one clear message."""
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from ..errors import FormatError, GraphdiffError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command `graphdiff`."""
+    parser = argparse.ArgumentParser(prog="graphdiff", description="Explicit compute graphs and their derivatives.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    trace = commands.add_parser("trace", help="print both traces of an expression",
+                                description='graphdiff trace "log(x1) + x1*x2 - sin(x2)" x1=2 x2=5 [--wrt x1] [--save trace.html]')
+    trace.add_argument("expression")
+    trace.add_argument("values", nargs="*", metavar="name=value")
+    trace.add_argument("--wrt", action="append", help="differentiate with respect to this input only (may be repeated)")
+    trace.add_argument("--save", metavar="FILE", help="write the trace too; the suffix says how: .html .svg .md .tex .csv .txt .dot")
+    bench = commands.add_parser("bench", help="time kernels side by side with NumPy")
+    bench.add_argument("names", nargs="*", metavar="NAME", help="benchmarks whose name contains one of these; all by default")
+    bench.add_argument("--against", default="numpy", help="comma-separated: numpy, autograd, torch, jax (where installed)")
+    bench.add_argument("--threads", type=int, default=1)
+    bench.add_argument("--save", metavar="FILE", help="write the results as JSON")
+    bench.add_argument("--seconds", type=float, default=0.3, help="time per benchmark and library")
+    commands.add_parser("info", help="version, instruction sets, threads, renderer")
+    options = parser.parse_args(argv)
+    try:
+        if options.command == "trace":
+            return _trace(options)
+        if options.command == "bench":
+            from ..bench.run import run
+            return run(options.names, options.against.split(","), options.threads, options.save, options.seconds)
+        return _info()
+    except (GraphdiffError, OSError) as error:
+        print(f"graphdiff {options.command}: {error}", file=sys.stderr)
+        return 2
+
+
+def _trace(options: argparse.Namespace) -> int:
+    import graphdiff as gd
+
+    from .expression import parse
+    at, names = {}, {}
+    for item in options.values:
+        name, equals, text = item.partition("=")
+        if not equals or not name.isidentifier():
+            raise FormatError(f"{item!r} is not name=value")
+        if name in names:
+            raise FormatError(f"{name!r} is given twice")
+        try:
+            value = float(text)
+        except ValueError:
+            raise FormatError(f"{text!r} is not a number in {item!r}") from None
+        names[name] = gd.input(name)
+        at[names[name]] = value
+    y = parse(options.expression, names)
+    wrt = None
+    if options.wrt:
+        unknown = [w for w in options.wrt if w not in names]
+        if unknown:
+            raise FormatError(f"--wrt {unknown[0]}: no such input")
+        wrt = [names[w] for w in options.wrt]
+    trace = gd.trace(y, at=at, wrt=wrt)
+    print(trace)
+    if options.save:
+        trace.save(options.save)
+        print(f"written: {options.save}")
+    return 0
+
+
+def _info() -> int:
+    import platform
+
+    import numpy as np
+
+    import graphdiff as gd
+
+    from ..api.function import _cores
+    from ..runtime import native
+    print(f"graphdiff  {gd.__version__}, NumPy {np.__version__}, Python {platform.python_version()}, {platform.machine()}")
+    names = [f"{n}{' (active)' if n == native.isa() else '' if ok else ' (not on this CPU)'}" for n, ok in native.isas()]
+    print(f"kernels    {', '.join(names)}")
+    print(f"threads    {_cores()}")
+    try:
+        from ..trace.draw import renderer
+        print(f"renderer   {renderer()}")
+    except ImportError:
+        print("renderer   none")
+    return 0
