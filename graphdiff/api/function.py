@@ -74,8 +74,8 @@ class Function:
         if missing:
             names = ", ".join(repr(show_name(n.name or "")) for n in missing[:5])
             site = missing[0].site
-            raise NodeTypeError(compose(f"function: input {names} is needed by the outputs but not listed",
-                                        at=None if site is None else (str(site), site.source)))
+            raise _located(NodeTypeError(compose(f"function: input {names} is needed by the outputs but not listed",
+                                                 at=None if site is None else (str(site), site.source))))
 
     # -- compiling -------------------------------------------------------------------------------------------------
 
@@ -369,6 +369,12 @@ class Plan:
     __repr__ = __str__
 
 
+def _located(error: GraphdiffError) -> GraphdiffError:
+    """Marks an error whose message already names the user's line."""
+    error.located = True      # type: ignore[attr-defined]
+    return error
+
+
 def _flatten(outputs: Any) -> tuple[Any, list[Node]]:
     """(None for one node, the type tuple for a sequence, keys for a dict; the nodes)."""
     if isinstance(outputs, Mapping):
@@ -466,7 +472,7 @@ def concrete(outputs: Sequence[Node], inputs: Sequence[Node], bindings: Mapping[
                                  + ", ".join(f"{k}={v}" for k, v in sorted(bindings.items())))
         except GraphdiffError as error:
             site = node.site
-            raise ShapeError(compose(f"{name}: {error}", at=None if site is None else (str(site), site.source))) from None
+            raise _located(ShapeError(compose(f"{name}: {error}", at=None if site is None else (str(site), site.source)))) from None
         new[id(node)] = node._replace(ins, shape=tuple(wanted), attrs=attrs)
     return [new[id(o)] for o in outputs], [new[id(x)] for x in inputs]
 

@@ -53,7 +53,9 @@ def grad(y: Any, wrt: Any, *, cotangent: Any = None, unconnected: str = "raise")
         a = adjoints.get(id(t))
         if a is None:
             if unconnected == "raise":
-                raise GradientError(_why_unconnected(y, t))
+                error = GradientError(_why_unconnected(y, t))
+                error.located = True      # type: ignore[attr-defined]
+                raise error
             a = zeros_like(t)
         elif a is ZERO:
             a = zeros_like(t)

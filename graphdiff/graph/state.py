@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dtypes import as_dtype
 from ..errors import DTypeError, NodeTypeError, ShapeError
 from .build import CONTEXT, VARIABLE, checked_array, public, site_now
 from .node import Node, new_node
@@ -20,7 +21,7 @@ class Storage:
     __slots__ = ("__weakref__", "array", "lock", "number")
 
     def __init__(self, array: Any) -> None:
-        self.array = array
+        self.array = array.view(as_dtype(array.dtype))      # pickle makes new dtype objects
         self.lock = threading.RLock()
         self.number = next(_number)      # locks are taken in this order, so two calls cannot wait for each other
 

@@ -26,6 +26,14 @@ def dump_nodes(outputs: Sequence[Node]) -> tuple[list[tuple[Any, ...]], list[int
     return rows, [at[id(o)] for o in outputs]
 
 
+def _canonical(a: Any) -> Any:
+    """An option as this process spells it: pickle makes new np.dtype objects, and ours are compared by identity."""
+    from ..dtypes import as_dtype
+    if isinstance(a, np.dtype):
+        return as_dtype(a)
+    return np.asarray(a).view(as_dtype(a.dtype)) if isinstance(a, np.ndarray) else a
+
+
 def load_nodes(table: tuple[list[tuple[Any, ...]], list[int]]) -> list[Node]:
     """The nodes of `dump_nodes`, new objects."""
     from ..dtypes import as_dtype
@@ -36,7 +44,7 @@ def load_nodes(table: tuple[list[tuple[Any, ...]], list[int]]) -> list[Node]:
         for a in attrs:
             if hasattr(a, "flags"):
                 a.flags.writeable = False
-        attrs = tuple([as_dtype(a) if isinstance(a, np.dtype) else a for a in attrs])     # pickle makes new dtype objects
+        attrs = tuple([_canonical(a) for a in attrs])
         node = new_node(lookup(name), tuple(nodes[i] for i in inputs), attrs, shape, as_dtype(dtype),
                         None if site is None else Site(*site), None, label)
         if origin is not None and origin[0] >= 0:

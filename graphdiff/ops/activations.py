@@ -15,7 +15,7 @@ from ..errors import DTypeError, NodeTypeError, ShapeError
 from ..graph.build import as_node, make_constant, public
 from ..graph.node import Node
 from ..specs import format_shape, nelements, normalize_axes, unify
-from .binary import greater, greater_equal, less_equal, maximum, minimum, where
+from .binary import add, greater, greater_equal, less_equal, logical_and, maximum, minimum, multiply, where
 from .families import cast, floating, pair
 from .gradient import stop_gradient
 from .linalg import matmul
@@ -57,7 +57,7 @@ def selu(x: Any) -> Node:
     Source: Klambauer et al. 2017.
     """
     x = floating(x)
-    return where(greater(x, 0.0), SELU_SCALE * x, (SELU_SCALE * SELU_ALPHA) * expm1(x))
+    return where(greater(x, 0.0), multiply(SELU_SCALE, x), multiply(SELU_SCALE * SELU_ALPHA, expm1(x)))
 
 
 def celu(x: Any, alpha: Any = 1.0) -> Node:
@@ -130,7 +130,7 @@ def _scale(y: Node, gamma: Any, beta: Any, shape: tuple[Any, ...], into: tuple[A
         if s.shape != () and (s.ndim != len(shape) or any(unify(a, b) is None for a, b in zip(s.shape, shape, strict=True))):
             raise ShapeError(f"{name} has shape {format_shape(s.shape)}, {format_shape(shape)} is needed")
         s = s if s.shape == () else reshape_to(s, into)
-        y = y * s if name == "gamma" else y + s      # type: ignore[assignment]
+        y = multiply(y, s) if name == "gamma" else add(y, s)
     return cast(y, dtype)
 
 
@@ -193,7 +193,7 @@ def rms_norm(x: Any, gamma: Any = None, *, axis: Any = -1, eps: float = 1e-5) ->
     x, dtype = _enter(x, gamma)
     axes = tuple(sorted(normalize_axes(axis, x.ndim)))
     y = x * reciprocal(sqrt(mean(square(x), axes, keepdims=True) + eps))
-    return _scale(y, gamma, None, tuple(x.shape[a] for a in axes), _along(x, axes), dtype)      # type: ignore[arg-type]
+    return _scale(y, gamma, None, tuple(x.shape[a] for a in axes), _along(x, axes), dtype)
 
 
 # -- attention -------------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def attention(q: Any, k: Any, v: Any, mask: Any = None, *, causal: bool = False)
     scores = matmul(q, matrix_transpose(k)) * (1.0 / math.sqrt(d) if d else 1.0)
     if look is not None:
         scores = where(look, scores, -np.inf)
-    return cast(matmul(softmax(scores, axis=-1), v), dtype)      # type: ignore[no-any-return]
+    return cast(matmul(softmax(scores, axis=-1), v), dtype)
 
 
 def _mask(mask: Any, causal: bool, m: Any, n: Any) -> Node | None:
@@ -248,7 +248,7 @@ def _mask(mask: Any, causal: bool, m: Any, n: Any) -> Node | None:
                 raise ShapeError(f"the mask has shape {format_shape(look.shape)}, there are {size} {what}")
     if causal:
         past = _past(m, n)
-        look = past if look is None else look & past
+        look = past if look is None else logical_and(look, past)
     return look
 
 
@@ -280,5 +280,5 @@ def _keep(x: Node, flags: Any) -> Node:
     return x if flags.all() else where(flags, x, 0.0)
 
 
-__all__ = ["attention", "batch_norm", "celu", "clip", "elu", "gelu", "group_norm", "hard_tanh", "layer_norm", "leaky_relu", "rms_norm",
-           "selu"]
+__all__ = ["attention", "batch_norm", "celu", "clip", "elu", "gelu", "group_norm", "hard_tanh", "layer_norm", "leaky_relu",
+           "rms_norm", "selu"]

@@ -18,6 +18,7 @@ from ..graph.build import as_node, make, public
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import Dim, check_shape, dim_max, dim_min, format_shape, nelements, unify
+from .binary import add, less, maximum, where
 from .families import floating, pair
 from .movement import reshape_to, zeros_like
 
@@ -82,7 +83,8 @@ def _conv_weight_reference(x: Any, g: Any, *, stride: Any, padding: Any, dilatio
     xs, gs = _grouped(x, 1, groups), _grouped(g, 1, groups)
     w = np.zeros((groups, g.shape[1] // groups, x.shape[1] // groups, *size), np.result_type(x, g))
     for tap, o, i in _taps(x.shape[2:], size, g.shape[2:], stride, padding, dilation):
-        w[(slice(None),) * 3 + tap] = np.einsum("ngcp,ngop->goc", _flat(xs[(slice(None),) * 3 + i]), _flat(gs[(slice(None),) * 3 + o]))
+        w[(slice(None),) * 3 + tap] = np.einsum(
+            "ngcp,ngop->goc", _flat(xs[(slice(None),) * 3 + i]), _flat(gs[(slice(None),) * 3 + o]))
     return w.reshape(g.shape[1], x.shape[1] // groups, *size)
 
 
@@ -93,7 +95,8 @@ CONV_ATTRS = ("stride", "padding", "dilation", "groups", "size")     # size: the
 
 def _channels(what: str, x: Any, per_group: Any, groups: int) -> None:
     if isinstance(x, int) and isinstance(per_group, int) and x != per_group * groups:
-        raise ShapeError(f"{what} has {x} channels, the weights take {per_group}" + (f" in each of {groups} groups" if groups != 1 else ""))
+        each = f" in each of {groups} groups" if groups != 1 else ""
+        raise ShapeError(f"{what} has {x} channels, the weights take {per_group}{each}")
 
 
 def _divides(what: str, n: Any, groups: int) -> None:
@@ -101,7 +104,8 @@ def _divides(what: str, n: Any, groups: int) -> None:
         raise ShapeError(f"{what} {n} do not divide into {groups} groups")
 
 
-def _positive(size: tuple[Any, ...], kernel: tuple[Any, ...], x: tuple[Any, ...], padding: Pairs, dilation: tuple[int, ...], what: str) -> None:
+def _positive(size: tuple[Any, ...], kernel: tuple[Any, ...], x: tuple[Any, ...], padding: Pairs, dilation: tuple[int, ...],
+              what: str) -> None:
     """Refuse a result without elements: the kernel does not fit anywhere."""
     if any(isinstance(n, int) and n < 1 for n in size):
         padded = tuple(n + lo + hi for n, (lo, hi) in zip(x, padding, strict=True))
@@ -187,8 +191,9 @@ def _conv_cost(weights: int, result: int | None) -> Callable[[Node], Any]:
     return cost
 
 
-CONV = register(OpDef("conv", "cross-correlation of x with the weights y", _conv_infer, _conv_reference, attr_names=CONV_ATTRS, arity=2,
-                      vjp=_conv_vjp, linear=(0, 1), lower=_conv_lower("conv"), cost=_conv_cost(1, None), symbol="*"))
+CONV = register(OpDef("conv", "cross-correlation of x with the weights y", _conv_infer, _conv_reference,
+                      attr_names=CONV_ATTRS, arity=2, vjp=_conv_vjp, linear=(0, 1), lower=_conv_lower("conv"),
+                      cost=_conv_cost(1, None), symbol="*"))
 CONV_INPUT = register(OpDef("conv_input", "the adjoint of conv in its input: x spread by the weights y", _conv_input_infer,
                             _conv_input_reference, attr_names=CONV_ATTRS, arity=2, vjp=_conv_input_vjp, linear=(0, 1),
                             lower=_conv_lower("conv_input"), cost=_conv_cost(1, 0), symbol="*ᵀ"))
@@ -275,7 +280,7 @@ def _add_bias(y: Node, bias: Any) -> Node:
     b = as_node(bias, y.dtype)
     if b.ndim != 1 or unify(b.shape[0], y.shape[1]) is None:
         raise ShapeError(f"bias has shape {format_shape(b.shape)}, the result has {y.shape[1]} channels")
-    return y + reshape_to(b, (b.shape[0],) + (1,) * (y.ndim - 2))      # type: ignore[no-any-return]
+    return add(*pair(y, reshape_to(b, (b.shape[0],) + (1,) * (y.ndim - 2))))
 
 
 @public
@@ -301,9 +306,9 @@ def conv_transpose(x: Any, w: Any, *, bias: Any = None, stride: Any = 1, padding
                    dilation: Any = 1, groups: int = 1) -> Node:
     """The adjoint of conv: every element of x spreads over the output by the weights.
 
-    Shapes: x [N, C, *spatial], w [C, O/groups, *kernel], bias [O] -> [N, O, *(size - 1) stride - padding + span + output_padding].
-    padding crops the result ("same" makes it size * stride); output_padding, less than the stride or the dilation,
-    extends it at its end. Dtypes: floats. Raises ShapeError and DTypeError as conv.
+    Shapes: x [N, C, *spatial], w [C, O/groups, *kernel], bias [O] -> [N, O, *(size - 1) stride - padding + span +
+    output_padding]. padding crops the result ("same" makes it size * stride); output_padding, less than the stride or
+    the dilation, extends it at its end. Dtypes: floats. Raises ShapeError and DTypeError as conv.
     """
     x, w, n, groups = _operands(x, w, groups)
     stride, dilation = _each(stride, n, "stride"), _each(dilation, n, "dilation")
@@ -318,7 +323,8 @@ def conv_transpose(x: Any, w: Any, *, bias: Any = None, stride: Any = 1, padding
         extra = tuple(p + max(-t, 0) for p, t in zip(extra, surplus, strict=True))
     else:
         pads = _named(padding, x.shape[2:], span, stride) if isinstance(padding, str) else _pads(padding, n)
-    size = tuple((m - 1) * s - lo - hi + e + p for m, s, (lo, hi), e, p in zip(x.shape[2:], stride, pads, span, extra, strict=True))
+    size = tuple((m - 1) * s - lo - hi + e + p
+                 for m, s, (lo, hi), e, p in zip(x.shape[2:], stride, pads, span, extra, strict=True))
     attrs = (stride, pads, dilation, groups, size)
     _conv_input_infer((x, w), attrs)          # here, so that what it refuses is told of conv_transpose
     return _add_bias(make(CONV_INPUT, (x, w), attrs), bias)
@@ -369,7 +375,6 @@ def _pool_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
 
 def _max_vjp(g: Node, node: Node, needs: Any) -> Any:
     """Each window's cotangent goes to the first maximum in it."""
-    from .binary import where
     from .indexing import scatter_along
     x = node.inputs[0]
     index, empty = _winners(node)
@@ -381,7 +386,6 @@ def _max_vjp(g: Node, node: Node, needs: Any) -> Any:
 
 
 def _max_jvp(tangents: Any, node: Node) -> Node:
-    from .binary import where
     from .indexing import gather_along
     x = node.inputs[0]
     index, empty = _winners(node)
@@ -393,8 +397,7 @@ def _max_jvp(tangents: Any, node: Node) -> Node:
 
 def _winners(node: Node) -> tuple[Node, Node | None]:
     """Flat positions of the maxima, [N, C, windows], and where a window holds nothing (None: surely nowhere)."""
-    from .binary import less, maximum
-    window, _, padding, dilation, _ = node._attrs
+    _, _, padding, dilation, _ = node._attrs
     index = make(MAX_POOL_INDEX, node.inputs, node._attrs)
     index = reshape_to(index, (*node.shape[:2], nelements(node.shape[2:])))
     # A window hangs over an edge by at most its span, so only one with holes can miss x altogether.
@@ -466,18 +469,25 @@ def _avg_lower(kernel: str) -> Callable[..., Any]:
         v = _three(ctx, ctx.view(node.inputs[0]))
         out = ctx.new(node.shape, v.dtype)
         ctx.emit(kernel, _three(ctx, out), [v],
-                 [*_fill(window, 1), *_fill(stride, 1), *_fill([lo for lo, _ in padding], 0), *_fill([hi for _, hi in padding], 0), int(include)])
+                 [*_fill(window, 1), *_fill(stride, 1), *_fill([lo for lo, _ in padding], 0),
+                  *_fill([hi for _, hi in padding], 0), int(include)])
         return out
     return rule
 
 
-AVG_POOL = register(OpDef("avg_pool", "the mean of every window", _pool_infer, _avg_reference, attr_names=AVG_ATTRS, arity=1, linear=(0,),
-                          vjp=lambda g, node, needs: (make(AVG_POOL_GRAD, (g,), (*node._attrs[:4], node.inputs[0].shape[2:])),),
-                          lower=_avg_lower("avg_pool"), cost=_window_cost))
-AVG_POOL_GRAD = register(OpDef("avg_pool_grad", "the adjoint of avg_pool: each element spread evenly over its window", _avg_grad_infer,
-                               _avg_grad_reference, attr_names=AVG_ATTRS, arity=1, linear=(0,),
-                               vjp=lambda g, node, needs: (make(AVG_POOL, (g,), (*node._attrs[:4], node.inputs[0].shape[2:])),),
-                               lower=_avg_lower("avg_pool_grad"), cost=lambda node: node.inputs[0].size * nelements(node._attrs[0])))
+def _avg_vjp(g: Node, node: Node, needs: Any) -> Any:
+    """The other one of the two."""
+    other = AVG_POOL_GRAD if node.op is AVG_POOL else AVG_POOL
+    return (make(other, (g,), (*node._attrs[:4], node.inputs[0].shape[2:])),)
+
+
+AVG_POOL: OpDef = register(OpDef(
+    "avg_pool", "the mean of every window", _pool_infer, _avg_reference, attr_names=AVG_ATTRS, arity=1, linear=(0,), vjp=_avg_vjp,
+    lower=_avg_lower("avg_pool"), cost=_window_cost))
+AVG_POOL_GRAD: OpDef = register(OpDef(
+    "avg_pool_grad", "the adjoint of avg_pool: each element spread evenly over its window", _avg_grad_infer, _avg_grad_reference,
+    attr_names=AVG_ATTRS, arity=1, linear=(0,), vjp=_avg_vjp, lower=_avg_lower("avg_pool_grad"),
+    cost=lambda node: node.inputs[0].size * nelements(node._attrs[0])))
 
 
 def _pool_options(x: Node, window: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> tuple[Any, ...]:
@@ -513,7 +523,8 @@ def max_pool(x: Any, window: Any, *, stride: Any = None, padding: Any = 0, dilat
 
 
 @public
-def avg_pool(x: Any, window: Any, *, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True) -> Node:
+def avg_pool(x: Any, window: Any, *, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+             count_include_pad: bool = True) -> Node:
     """The mean of every window.
 
     Shapes and options as max_pool. count_include_pad: padding counts as zeros in the mean (what hangs over the end in

@@ -279,21 +279,22 @@ def _split(equation: str, count: int) -> tuple[list[str], str | None]:
         rest = term.replace("...", "", 1)
         for char in rest:
             if char not in LETTERS:
-                raise ShapeError(f"{show_name(equation)!r} holds {show_name(char)!r}: a label is one letter, axes left open are '...'")
+                raise ShapeError(f"{show_name(equation)!r} holds {show_name(char)!r}: a label is one letter, "
+                                 "axes left open are '...'")
     if len(terms) != count:
         raise ShapeError(f"{show_name(equation)!r} has subscripts for {len(terms)} operands, {count} given")
     return terms, right if arrow else None
 
 
 def _spell_out(terms: list[str], out: str | None, shapes: list[tuple[Any, ...]]) -> tuple[list[str], str]:
-    """Letters in the place of ellipses (aligned at their right end), and the implicit output: them, then single labels in order."""
+    """Letters in the place of ellipses, aligned at their right end, and the implicit output: them, then single labels."""
     used = set("".join(terms) + (out or ""))
     widths = []
     for k, (term, shape) in enumerate(zip(terms, shapes, strict=True)):
-        named = len(term.replace("...", ""))
-        if named > len(shape) or ("..." not in term and named != len(shape)):
-            raise ShapeError(f"operand {k} has {len(shape)} axes, its subscripts {term!r} name {named}")
-        widths.append(len(shape) - named if "..." in term else 0)
+        count = len(term.replace("...", ""))
+        if count > len(shape) or ("..." not in term and count != len(shape)):
+            raise ShapeError(f"operand {k} has {len(shape)} axes, its subscripts {term!r} name {count}")
+        widths.append(len(shape) - count if "..." in term else 0)
     free = [c for c in reversed(LETTERS) if c not in used]
     width = max(widths, default=0)
     if width > len(free):
@@ -305,7 +306,8 @@ def _spell_out(terms: list[str], out: str | None, shapes: list[tuple[Any, ...]])
         single = sorted([c for c in set(named) if named.count(c) == 1], key=LETTERS.index)
         return spelled, dots + "".join(single)
     if "..." not in out and width:
-        raise ShapeError("an operand has an ellipsis, the output has none\nhint: write '...' in the output too, or sum those axes by name")
+        raise ShapeError("an operand has an ellipsis, the output has none"
+                         "\nhint: write '...' in the output too, or sum those axes by name")
     for c in out.replace("...", ""):
         if c not in "".join(terms):
             raise ShapeError(f"label {c} of the output is in no operand")
@@ -329,9 +331,7 @@ def _drop_ones(nodes: list[Node], terms: list[str]) -> tuple[list[Node], list[st
     """Axes of size 1 whose label is longer in another operand are dropped: multiplying by them broadcasts."""
     long: dict[str, Any] = {}
     for x, term in zip(nodes, terms, strict=True):
-        for label, n in zip(term, x.shape, strict=True):
-            if not (isinstance(n, int) and n == 1):
-                long[label] = n
+        long |= {label: n for label, n in zip(term, x.shape, strict=True) if not (isinstance(n, int) and n == 1)}
     for k, (x, term) in enumerate(zip(nodes, terms, strict=True)):
         keep = [not (isinstance(n, int) and n == 1 and label in long) for label, n in zip(term, x.shape, strict=True)]
         if not all(keep):
@@ -360,7 +360,8 @@ def _put_on_diagonals(y: Node, distinct: str, out: str) -> Node:
 
 
 @public
-def einsum(*operands: Any, dtype: Any = None, out: Any = None, optimize: Any = True, order: str = "K", casting: str = "safe") -> Node:
+def einsum(*operands: Any, dtype: Any = None, out: Any = None, optimize: Any = True, order: str = "K",
+           casting: str = "safe") -> Node:
     """numpy.einsum: sums of products over labelled axes, einsum("ij,jk->ik", x, y) or einsum(x, [0, 1], y, [1, 2], [0, 2]).
 
     Without "->" the output is the axes under an ellipsis, then the labels that occur once, in alphabetical order. A label

@@ -88,14 +88,16 @@ silu = unary("silu", "x sigmoid(x)", lambda x: x * special.sigmoid(x), lambda x,
 
 
 def _gelu_partial(x: Node, y: Node) -> Node:
-    return 0.5 * erfc(-math.sqrt(0.5) * x) + x * (gaussian(x) * (1 / math.sqrt(2 * math.pi)))
+    # zmul: the tail of the density wins over x = inf.
+    return 0.5 * erfc(-math.sqrt(0.5) * x) + _b().zmul(gaussian(x) * (1 / math.sqrt(2 * math.pi)), x)
 
 
 def _gelu_tanh_partial(x: Node, y: Node) -> Node:
     c = math.sqrt(2 / math.pi)
     u = (2.0 * c) * (x + 0.044715 * (x * square(x)))
     s = sigmoid(u)
-    return s * (1.0 + x * sigmoid(-u) * ((2.0 * c) * (1.0 + 3 * 0.044715 * square(x))))
+    zmul = _b().zmul
+    return zmul(s, 1.0 + zmul(sigmoid(-u), x * ((2.0 * c) * (1.0 + 3 * 0.044715 * square(x)))))
 
 
 gelu_erf = unary("gelu", "x Phi(x), Phi the normal distribution", special.gelu, _gelu_partial, ulp=4,
