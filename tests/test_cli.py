@@ -1,0 +1,64 @@
+"""The command line: values, files, and messages that point at the column."""
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from graphdiff.cli import main
+
+
+def run(capsys, *argv):
+    status = main(list(argv))
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def test_trace_prints_the_survey_table(capsys):
+    status, out, err = run(capsys, "trace", "log(x1) + x1*x2 - sin(x2)", "x1=2", "x2=5")
+    assert (status, err) == (0, "")
+    assert "11.65" in out and "5.5" in out and "1.716" in out
+
+
+def test_trace_saves_by_suffix(capsys, tmp_path):
+    for suffix in ("html", "svg", "md", "csv", "txt", "tex", "dot"):
+        path = tmp_path / f"t.{suffix}"
+        assert run(capsys, "trace", "x*x", "x=3", "--save", str(path))[0] == 0
+        assert path.stat().st_size > 20
+
+
+@pytest.mark.parametrize(("expression", "value"), [
+    ("-x**2", -9.0), ("2**3**2", 512.0), ("2*-x", -6.0), ("(1 + x)*(1 - x)", -8.0), ("1e3 + x", 1003.0), ("x - 1 - 1", 1.0),
+    ("6/x/2", 1.0), ("ln(e)", 1.0), ("max(x, 5)", 5.0), ("x**-1", 1 / 3), ("sin(pi)", math.sin(math.pi)), (".5*x", 1.5),
+    ("2**-x*8", 1.0),
+])
+def test_expressions_have_pythons_precedence(expression, value):
+    import graphdiff as gd
+    from graphdiff.cli.expression import parse
+    x = gd.input("x")
+    assert float(gd.evaluate(parse(expression, {"x": x}), {x: 3.0})) == pytest.approx(value, abs=1e-15)
+
+
+@pytest.mark.parametrize(("expression", "words"), [
+    ("x +", "column 4"), ("x ** ", "value is needed"), ("(x", ") is missing"), ("y", "'y' has no value"), ("foo(x)", "not a function"),
+    ("x)", "unexpected ')'"), ("1.2.3", "not a number"), ("__import__('os')", "not a function"), ("(" * 500 + "x", "nested"),
+    ("x" * 20_000, "characters"), ("x $ y", "unexpected '$'"), ("sin(x, x)", "sin"), ("", "value is needed"),
+])
+def test_bad_expressions_are_one_message(capsys, expression, words):
+    status, out, err = run(capsys, "trace", expression, "x=3")
+    assert status == 2 and out == "" and words in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize(("values", "words"), [(["x"], "not name=value"), (["x=abc"], "not a number"), (["x=1", "x=2"], "twice")])
+def test_bad_values_are_one_message(capsys, values, words):
+    status, _, err = run(capsys, "trace", "1 + 1", *values)
+    assert status == 2 and words in err
+
+
+def test_unknown_wrt(capsys):
+    assert "no such input" in run(capsys, "trace", "x*x", "x=3", "--wrt", "z")[2]
+
+
+def test_info(capsys):
+    status, out, _ = run(capsys, "info")
+    assert status == 0 and "graphdiff" in out and "active" in out and "threads" in out and "renderer" in out
