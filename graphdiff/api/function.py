@@ -51,15 +51,16 @@ class Function:
         self.threads = _cores() if threads is None else threads
         self.passes = chosen(passes)
         self.times: dict[str, float] = {}
-        self._check_inputs()
+        roots = [*self.outputs, *[n for _, n in self.updates]]
+        order = toposort(roots, stop={id(x) for x in self.inputs})
+        self._check_inputs(order)
         self._gates = [Gate(x.name if x.name is not None else f"number {i}", x.shape, x.dtype) for i, x in enumerate(self.inputs)]
         self._cache: OrderedDict[Any, Loaded] = OrderedDict()
         self._lock = threading.Lock()
-        roots = [*self.outputs, *[n for _, n in self.updates]]
-        self._symbolic = any(has_dims(x.shape) for x in self.inputs) or any(has_dims(n.shape) for n in toposort(roots))
+        self._symbolic = any(x.shape and has_dims(x.shape) for x in (*self.inputs, *order))
         self._static: Loaded | None = None if self._symbolic else self._load({})
 
-    def _check_inputs(self) -> None:
+    def _check_inputs(self, order: Sequence[Node]) -> None:
         seen: set[int] = set()
         for x in self.inputs:
             if not isinstance(x, Node):
@@ -69,8 +70,7 @@ class Function:
             if id(x) in seen:
                 raise ShapeError(f"function: input {x.label!r} is given twice")
             seen.add(id(x))
-        roots = [*self.outputs, *[n for _, n in self.updates]]
-        missing = [n for n in toposort(roots, stop=seen) if n.op.name == "input" and id(n) not in seen]
+        missing = [n for n in order if not n.inputs and n.op.name == "input" and id(n) not in seen]
         if missing:
             names = ", ".join(repr(show_name(n.name or "")) for n in missing[:5])
             site = missing[0].site

@@ -7,26 +7,27 @@ from typing import Any
 
 from ..errors import NodeTypeError
 from ..graph.node import Node
-from .simplify import algebra, foldable, merge, replace_constants
+from ..graph.walk import toposort
+from .simplify import Ordered, algebra, foldable, merge, replace_constants
 from .stable import stable_forms
 
 # Called with nodes, gives their values: running constants is the business of a later stage.
 Evaluate = Callable[[Sequence[Node]], list[Any]]
 
 
-def fold(outputs: Sequence[Node], evaluate: Evaluate) -> list[Node]:
+def fold(order: list[Node], outputs: list[Node], evaluate: Evaluate) -> Ordered:
     """Constant subgraphs as constants, computed by the same kernels that would compute them in a call."""
-    roots = foldable(outputs)
+    roots = foldable(order, outputs)
     if not roots:
-        return list(outputs)
+        return order, outputs
     values = evaluate(roots)
-    return replace_constants(outputs, {id(r): v for r, v in zip(roots, values, strict=True)})
+    return replace_constants(order, outputs, {id(r): v for r, v in zip(roots, values, strict=True)})
 
 
-PASSES: tuple[tuple[str, Callable[..., list[Node]]], ...] = (
-    ("merge", lambda outputs, evaluate: merge(outputs)),
-    ("algebra", lambda outputs, evaluate: algebra(outputs)),
-    ("stable_forms", lambda outputs, evaluate: stable_forms(outputs)),
+PASSES: tuple[tuple[str, Callable[..., Ordered]], ...] = (
+    ("merge", lambda order, outputs, evaluate: merge(order, outputs)),
+    ("algebra", lambda order, outputs, evaluate: algebra(order, outputs)),
+    ("stable_forms", lambda order, outputs, evaluate: stable_forms(order, outputs)),
     ("fold", fold),
 )
 PLANNING = ("in_place",)          # turned off by name too, but a choice of the memory plan
@@ -48,9 +49,10 @@ def chosen(passes: Collection[str] | None) -> frozenset[str]:
 def run_passes(outputs: Sequence[Node], names: frozenset[str], evaluate: Evaluate, times: dict[str, float]) -> list[Node]:
     """The outputs after every chosen pass; times gets seconds by pass."""
     result = list(outputs)
+    order = toposort(result)
     for name, function in PASSES:
         if name in names:
             start = time.perf_counter()
-            result = function(result, evaluate)
+            order, result = function(order, result, evaluate)
             times[name] = times.get(name, 0.0) + time.perf_counter() - start
     return result

@@ -1,6 +1,9 @@
 """Exact simplification: merge equal nodes, fold constants, drop what is dead, algebra that keeps every bit.
 
 Nothing here changes a result: x*0, x-x and log(exp x) stay. Constants are told apart by dtype and bits.
+
+A pass takes and returns (nodes in running order, outputs). Nodes that have become dead may stay in the order: `schedule`
+drops them, once, at the end; walking the graph again after every pass would cost more than the passes.
 """
 from __future__ import annotations
 
@@ -11,41 +14,49 @@ import numpy as np
 
 from ..graph.build import CONSTANT
 from ..graph.node import Node, new_node
-from ..graph.walk import toposort
 
 FOLD_LIMIT = 1 << 16       # elements: a folded constant is stored in the program
 
 
-def merge(outputs: Sequence[Node]) -> list[Node]:
+Ordered = tuple[list[Node], list[Node]]
+
+
+def merge(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
     """One node for equal ops on equal operands. A barrier's attrs hold a token, so barriers stay apart."""
     table: dict[Any, Node] = {}
     new: dict[int, Node] = {}
-    for node in toposort(outputs):
+    kept: list[Node] = []
+    for node in order:
         op = node.op
         name = op.name
         if name == "constant":
             value = node._attrs[0]
             key: Any = (value.dtype.char, value.shape, value.tobytes()) if value.nbytes <= 1024 else id(value)
+            here = node
         elif name == "input":
             new[id(node)] = node
+            kept.append(node)
             continue
         elif name == "variable":
             key = ("variable", id(node._attrs[0]))
+            here = node
         else:
-            inputs = tuple([new[id(x)] for x in node.inputs])
+            old = node.inputs
+            inputs = tuple([new[id(x)] for x in old])
             key = (name, node._attrs, tuple([id(x) for x in inputs]))
-            known = table.get(key)
-            if known is None:
-                same = True
-                for a, b in zip(inputs, node.inputs, strict=True):
+            here = None
+        known = table.get(key)
+        if known is None:
+            if here is None:
+                here = node
+                for a, b in zip(inputs, old):  # noqa: B905
                     if a is not b:
-                        same = False
+                        here = node._replace(inputs)
                         break
-                known = table[key] = node if same else node._replace(inputs)
-            new[id(node)] = known
-            continue
-        new[id(node)] = table.setdefault(key, node)
-    return [new[id(o)] for o in outputs]
+            known = table[key] = here
+            kept.append(here)
+        new[id(node)] = known
+    return kept, [new[id(o)] for o in outputs]
 
 
 def _scalar(node: Node) -> Any:
@@ -134,17 +145,23 @@ RULES: dict[str, Callable[[Node], Node | None]] = {
 }
 
 
-def algebra(outputs: Sequence[Node]) -> list[Node]:
+def renewed(node: Node, new: dict[int, Node]) -> Node:
+    """The node over the replacements of its inputs; itself when they are unchanged."""
+    for x in node.inputs:
+        if new[id(x)] is not x:
+            return node._replace(tuple([new[id(y)] for y in node.inputs]))
+    return node
+
+
+def algebra(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
     """Every rule of RULES, inputs first, until a node no longer changes."""
     new: dict[int, Node] = {}
+    kept: list[Node] = []
     get = RULES.get
-    for node in toposort(outputs):
-        here = node
-        for x in node.inputs:
-            if new[id(x)] is not x:
-                here = node._replace(tuple([new[id(y)] for y in node.inputs]))
-                break
+    for node in order:
+        here = renewed(node, new)
         rule = get(here.op.name)
+        operands = here.inputs
         while rule is not None:
             better = rule(here)
             if better is None:
@@ -152,13 +169,18 @@ def algebra(outputs: Sequence[Node]) -> list[Node]:
             here = better
             rule = get(here.op.name)
         new[id(node)] = here
-    return [new[id(o)] for o in outputs]
+        for x in operands:
+            if here is x:
+                break
+        else:
+            if here is node or here.serial == node.serial:      # not one of the nodes that exist already
+                kept.append(here)
+    return kept, [new[id(o)] for o in outputs]
 
 
-def foldable(outputs: Sequence[Node]) -> list[Node]:
+def foldable(order: Sequence[Node], outputs: Sequence[Node]) -> list[Node]:
     """The largest constant subgraphs worth folding: nodes that depend on constants only and are used by others."""
     constant: set[int] = set()
-    order = toposort(outputs)
     for node in order:
         if node.op is CONSTANT:
             constant.add(id(node))
@@ -181,20 +203,15 @@ def foldable(outputs: Sequence[Node]) -> list[Node]:
     return [r for r in roots.values() if isinstance(r.size, int) and r.size <= FOLD_LIMIT]
 
 
-def replace_constants(outputs: Sequence[Node], values: dict[int, Any]) -> list[Node]:
-    """The outputs with folded nodes (by id) as constants that keep their line and name."""
+def replace_constants(order: Sequence[Node], outputs: Sequence[Node], values: dict[int, Any]) -> Ordered:
+    """Folded nodes (by id) as constants that keep their line and name."""
     new: dict[int, Node] = {}
-    for node in toposort(outputs, stop=values):
+    for node in order:
         if id(node) in values:
             array = values[id(node)]
             array.flags.writeable = False
             new[id(node)] = new_node(CONSTANT, (), (array,), node.shape, node.dtype, node._site, node.origin, node.name, node.scope,
-                        node.serial)
-            continue
-        here = node
-        for x in node.inputs:
-            if new[id(x)] is not x:
-                here = node._replace(tuple([new[id(y)] for y in node.inputs]))
-                break
-        new[id(node)] = here
-    return [new[id(o)] for o in outputs]
+                                     node.serial)
+        else:
+            new[id(node)] = renewed(node, new)
+    return list(new.values()), [new[id(o)] for o in outputs]

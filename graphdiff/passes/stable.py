@@ -8,7 +8,7 @@ from typing import Any
 
 from ..graph.node import Node, new_node
 from ..graph.opdef import lookup
-from ..graph.walk import toposort
+from .simplify import Ordered, renewed
 
 
 def _is(node: Node, name: str) -> bool:
@@ -114,29 +114,28 @@ RULES: dict[str, Callable[[Node], Node | None]] = {
 }
 
 
-def stable_forms(outputs: Sequence[Node]) -> list[Node]:
+def stable_forms(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
     """Every rule of RULES once over the graph. Expects equal nodes to be merged."""
-    order = toposort(outputs)
     rules = RULES
     new: dict[int, Node] = {}
+    kept: list[Node] = []
     for node in order:
-        here = node
-        for x in node.inputs:
-            if new[id(x)] is not x:
-                here = node._replace(tuple([new[id(y)] for y in node.inputs]))
-                break
+        here = renewed(node, new)
         # A rule looks at the operands as they were written: its pattern must not be hidden by a rewrite of them.
         rule = rules.get(node.op.name)
         if rule is not None and node.dtype.kind == "f":
             better = rule(node)
             if better is not None:
-                better = better._replace(tuple([_renew(x, new) for x in better.inputs]))
-                here = better
+                here = better._replace(tuple([_renew(x, new, kept) for x in better.inputs]))
         new[id(node)] = here
-    return [new[id(o)] for o in outputs]
+        kept.append(here)
+    return kept, [new[id(o)] for o in outputs]
 
 
-def _renew(node: Node, new: dict[int, Node]) -> Node:
+def _renew(node: Node, new: dict[int, Node], kept: list[Node]) -> Node:
     """The rewritten twin of an operand; an operand a rule has just made is rebuilt over rewritten ones."""
     known = new.get(id(node))
-    return known if known is not None else node._replace(tuple([new[id(x)] for x in node.inputs]))
+    if known is None:
+        known = node._replace(tuple([new[id(x)] for x in node.inputs]))
+        kept.append(known)
+    return known

@@ -1,0 +1,517 @@
+"""gd.trace: run both passes once, keep every value, and say where each came from.
+
+Rows are numbered as in Baydin et al., Automatic differentiation in machine learning: a survey (JMLR 2018), table 3:
+inputs v_{1-n} ... v_0, then v_1, v_2, ... level by level. The ledger of an adjoint lists its contributions in the order
+in which reverse mode added them (diff/reverse.py), with the sum after each.
+"""
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..diff.reverse import connected, sweep
+from ..errors import GradientError, NodeTypeError
+from ..graph.build import CONTEXT, as_node, make_constant, public, scalar
+from ..graph.node import Node, Origin, Site
+from ..graph.opdef import ZERO
+from ..graph.walk import toposort, users
+from ..specs import has_dims
+from .formula import LATEX, TEXT, Name, Term, formula, inlined, local_rule, term_formula
+from .run import stand_in, substitute, values
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contribution:
+    """What one consumer of a node added to the node's adjoint."""
+
+    consumer: Node
+    operand: int             # which operand of the consumer the node is
+    by: str                  # the consumer's name in the table
+    formula: str             # 'v3bar cos v0'
+    latex: str
+    value: Any
+    sum: Any                 # the adjoint after this contribution
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """One node of the trace. Arrays are read-only. `adjoint` is None where no derivative is asked for or flows."""
+
+    index: int | None        # 1-n ... 0 for inputs and variables, 1, 2, ... for operations, None for constants
+    name: str
+    label: Name
+    formula: str
+    latex: str
+    value: Any
+    adjoint: Any
+    contributions: tuple[Contribution, ...]
+    site: Site | None
+    node: Node
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """Where the stepper stands: one value of the forward pass, or one contribution (or the seed) of the reverse pass."""
+
+    number: int
+    phase: str               # "forward" or "reverse"
+    row: Row                 # the row whose value or adjoint changes
+    contribution: Contribution | None
+    text: str                # the line of the table
+
+    @property
+    def node(self) -> Node:
+        return self.row.node
+
+    @property
+    def value(self) -> Any:
+        """The value computed here, or the adjoint as it stands after this step."""
+        if self.phase == "forward":
+            return self.row.value
+        return self.row.adjoint if self.contribution is None else self.contribution.sum
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(slots=True, eq=False)
+class Trace:
+    """Both passes of y with every value. Made by gd.trace; printing it gives the two-sided table."""
+
+    y: Node
+    wrt: tuple[Node, ...]
+    rows: tuple[Row, ...]
+    seed: Any                                     # the adjoint of y: 1, or ones; None when y has no derivative
+    note: str = ""
+    _by_node: dict[int, Row] = field(default_factory=dict, repr=False)
+    _values: dict[int, Any] = field(default_factory=dict, repr=False)
+    _keep: list[Any] = field(default_factory=list, repr=False)
+    _steps: list[Step] | None = field(default=None, repr=False)
+    _at: int = field(default=-1, repr=False)
+
+    # -- values ----------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, node: Node) -> Row:
+        """The row of a node; KeyError when it has none (scalar constants stand in the formulas)."""
+        try:
+            return self._by_node[id(node)]
+        except KeyError:
+            raise KeyError(f"no row for {node!r}") from None
+
+    def value(self, node: Node) -> Any:
+        """The value of any node of the primal graph, constants included."""
+        try:
+            return self._values[id(node)]
+        except KeyError:
+            raise KeyError(f"y does not depend on {node!r}") from None
+
+    def adjoint(self, node: Node) -> Any:
+        """dy/dnode, or None where none flows."""
+        return self[node].adjoint
+
+    # -- the stepper -----------------------------------------------------------------------------------------------
+
+    @property
+    def steps(self) -> list[Step]:
+        """Forward: the rows in order. Reverse: the seed, then every contribution in order of arrival."""
+        if self._steps is None:
+            from .table import adjoint_line, contribution_line, primal_line
+            steps = [Step(i, "forward", r, None, primal_line(r)) for i, r in enumerate(self.rows)]
+            if self.seed is not None:
+                top = self[self.y]
+                steps.append(Step(len(steps), "reverse", top, None, adjoint_line(top)))
+                for row, c, first in self.arrivals():
+                    steps.append(Step(len(steps), "reverse", row, c, contribution_line(row, c, first)))
+            self._steps = steps
+        return self._steps
+
+    def arrivals(self) -> list[tuple[Row, Contribution, bool]]:
+        """(row, contribution, is it the first?) in the order reverse mode makes them."""
+        by_consumer: dict[int, list[tuple[Row, Contribution, bool]]] = {}
+        for row in self.rows:
+            for k, c in enumerate(row.contributions):
+                by_consumer.setdefault(id(c.consumer), []).append((row, c, k == 0))
+        out = []
+        for row in reversed(self.rows):
+            out += sorted(by_consumer.get(id(row.node), ()), key=lambda item: item[1].operand)
+        return out
+
+    @property
+    def current(self) -> Step | None:
+        """The step the stepper stands at; None before the first."""
+        return self.steps[self._at] if self._at >= 0 else None
+
+    def step(self) -> Step | None:
+        """One step on; at the end, None, and the stepper stays at the last step."""
+        if self._at + 1 >= len(self.steps):
+            return None
+        self._at += 1
+        return self.current
+
+    def back(self) -> Step | None:
+        """One step back; None when that is before the first."""
+        self._at = max(self._at - 1, -1)
+        return self.current
+
+    def run_to(self, node: Node) -> Step:
+        """On to the next step that changes the node's value or adjoint; from the start again when there is none left."""
+        self[node]
+        n = len(self.steps)
+        for start, stop in ((self._at + 1, n), (0, self._at + 1)):
+            for i in range(start, stop):
+                if self.steps[i].row.node is self[node].node:
+                    self._at = i
+                    return self.steps[i]
+        raise KeyError(f"no step for {node!r}")
+
+    def restart(self) -> None:
+        """Before the first step."""
+        self._at = -1
+
+    # -- showing ---------------------------------------------------------------------------------------------------
+
+    def __str__(self) -> str:
+        from .table import to_text
+        return to_text(self)
+
+    def __repr__(self) -> str:
+        return f"<trace of {self.y!r}: {len(self.rows)} rows, wrt {len(self.wrt)}>"
+
+    def to_text(self, max_rows: int | None = None) -> str:
+        """The two-sided table; max_rows=None shows all rows."""
+        from .table import to_text
+        return to_text(self, max_rows)
+
+    def to_markdown(self) -> str:
+        """A table for Markdown; names are escaped."""
+        from .table import to_markdown
+        return to_markdown(self)
+
+    def to_latex(self) -> str:
+        """A tabular environment with the survey's two columns; needs no package beyond LaTeX itself."""
+        from .table import to_latex
+        return to_latex(self)
+
+    def to_csv(self) -> str:
+        """One line a value and one a contribution, numbers in full."""
+        from .table import to_csv
+        return to_csv(self)
+
+    def to_html(self) -> str:
+        """The table as an HTML fragment without script."""
+        from .html import table
+        return table(self)
+
+    def draw(self, **options: Any) -> Any:
+        """The graph with values on its forward edges and adjoints on its reverse edges: a Drawing."""
+        from .draw import draw_trace
+        return draw_trace(self, **options)
+
+    def save(self, path: Any) -> None:
+        """Write by suffix: .html (a page with a stepper) .svg .png .pdf .dot .md .tex .csv .txt."""
+        from pathlib import Path
+        target = Path(path)
+        suffix = target.suffix.lower()
+        if suffix in (".svg", ".png", ".pdf", ".dot", ".gv"):
+            self.draw().save(path)
+            return
+        if suffix in (".html", ".htm"):
+            from .html import page
+            text = page(self)
+        elif suffix == ".md":
+            text = self.to_markdown()
+        elif suffix == ".tex":
+            text = self.to_latex()
+        elif suffix == ".csv":
+            text = self.to_csv()
+        elif suffix == ".txt":
+            text = self.to_text() + "\n"
+        else:
+            from ..errors import FormatError, show_name
+            raise FormatError(f"save: no format for the suffix {show_name(target.suffix)!r}; there are .html .svg .png .pdf .dot .md .tex "
+                              ".csv .txt")
+        target.write_text(text, encoding="utf-8", newline="")
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"text/plain": self.to_text(200), "text/html": self.to_html()}
+
+
+# -- making one --------------------------------------------------------------------------------------------------------
+
+def trace(y: Any, *args: Any, at: Mapping[Node, Any] | None = None, wrt: Any = None, **numpy_options: Any) -> Any:
+    """Run both passes of y at the given values and keep every value and every contribution: a Trace.
+
+    at: {input: value} for every input y depends on; an interior node may be given instead. wrt: a node or nodes, by
+    default every float input and variable. y that is not a scalar is traced as sum(y): its seed is all ones. Without
+    `at` this is NumPy's trace, the sum along a diagonal: trace(x, offset=0, axis1=0, axis2=1).
+    """
+    if at is None:
+        if isinstance(y, Node) and y.ndim < 2 and not args and not numpy_options:
+            raise NodeTypeError(f"trace: values are needed for the inputs of {y.label!r}: gd.trace(y, at={{x: 2.0, ...}}); without at= this "
+                                "is the sum along a diagonal, for two axes or more")
+        from ..ops.movement import trace as matrix_trace
+        return matrix_trace(y, *args, **numpy_options)
+    if args or numpy_options:
+        raise NodeTypeError("trace: with at= there are no other arguments but wrt")
+    return _trace(y, at, wrt)
+
+
+@public
+def _trace(y: Any, at: Mapping[Node, Any], wrt: Any) -> Trace:
+    y = as_node(y)
+    if not isinstance(at, Mapping):
+        raise NodeTypeError(f"trace: at is a dict {{input: value}}, not {type(at).__name__}")
+    for x in at:
+        if not isinstance(x, Node):
+            raise NodeTypeError(f"trace: the keys of at are nodes, not {type(x).__name__}")
+        if x.op.name in ("constant", "variable"):
+            raise NodeTypeError(f"trace: {x!r} cannot be given a value: it is a {x.op.name}")
+    targets = [wrt] if isinstance(wrt, Node) else None if wrt is None else list(wrt)
+    for t in targets or ():
+        if not isinstance(t, Node):
+            raise NodeTypeError(f"trace: can differentiate with respect to nodes only, not {type(t).__name__}")
+        if t.dtype.kind != "f":
+            raise GradientError(f"trace: cannot differentiate with respect to {t.label!r} ({t.spec}): integers and bools have no derivative")
+    # Interior nodes with given values become inputs; what the user sees are still the nodes of the user.
+    theirs: dict[int, Node] = {}
+    feeds: dict[Node, Any] = {}
+    replaced = {id(x): stand_in(x) for x in at if x.op.name != "input"}
+    new: dict[int, Node] = {}
+    if replaced:
+        new = substitute([y], replaced)
+        order = toposort([y])
+        theirs = {id(new[id(n)]): n for n in order if id(n) in new}
+        theirs.update({id(s): next(x for x in at if id(x) == k) for k, s in replaced.items()})
+    root = new.get(id(y), y)
+    for x, value in at.items():
+        feeds[replaced.get(id(x), x)] = value
+    order = toposort([root])
+    here = {id(n) for n in order}
+    if targets is None:
+        targets_here = [n for n in order if n.op.name in ("input", "variable") and n.dtype.kind == "f"]
+    else:
+        targets_here = [replaced.get(id(t), new.get(id(t), t)) for t in targets]
+        lost = [t for t in targets_here if id(t) not in here]
+        if lost:
+            raise GradientError(f"trace: {y.label!r} does not depend on {lost[0].label!r}")
+    return _record(root, order, targets_here, feeds, theirs)
+
+
+def _record(y: Node, order: list[Node], targets: Sequence[Node], feeds: dict[Node, Any], theirs: dict[int, Node]) -> Trace:
+    note, seed, final, ledger = "", None, {}, {}
+    if y.dtype.kind != "f":
+        note = f"{y.dtype.name} has no derivative: no adjoints"
+    elif targets:
+        seed = _seed(y)
+        final, ledger = adjoints(y, order, targets, seed)
+        if y.shape != ():
+            note = "y is not a scalar: the adjoints are those of sum(y)"
+    wanted = list(order)
+    for g in final.values():
+        if isinstance(g, Node):
+            wanted.append(g)
+    for entries in ledger.values():
+        for _, _, t, total in entries:
+            wanted += (t, total)
+    arrays = values(wanted, feeds)
+    for a in arrays.values():
+        a.flags.writeable = False
+    numbered = number(order, list(feeds))
+    labels = names(numbered, y)
+    rows = _rows(numbered, labels, y, final, ledger, arrays, theirs)
+    by_node = {id(r.node): r for r in rows}
+    found = {id(theirs.get(id(n), n)): arrays[id(n)] for n in order}
+    seed_value = None if seed is None or id(y) not in final else arrays[id(seed)]
+    shown = tuple([theirs.get(id(t), t) for t in targets])
+    return Trace(theirs.get(id(y), y), shown, tuple(rows), seed_value, note, by_node, found, [order, wanted])
+
+
+def _seed(y: Node) -> Node:
+    before = CONTEXT.site, CONTEXT.origin
+    CONTEXT.site, CONTEXT.origin = y._site, Origin(y, None, "adjoint")
+    try:
+        if y.shape == ():
+            return scalar(1.0, y.dtype)
+        if has_dims(y.shape):
+            from ..ops.movement import ones_like
+            return ones_like(y)
+        return make_constant(np.ones(y.shape, y.dtype))
+    finally:
+        CONTEXT.site, CONTEXT.origin = before
+
+
+Entry = tuple[Node, int, Node, Node]          # consumer, operand, contribution, sum so far
+
+
+def adjoints(y: Node, order: Sequence[Node], targets: Sequence[Node], seed: Node) -> tuple[dict[int, Any], dict[int, list[Entry]]]:
+    """(id(node) -> final adjoint or ZERO, id(node) -> its ledger) for every node between the targets and y.
+
+    Reverse mode keeps sums only; the ledger is read off them: a sum of contributions is an add whose origin names the
+    operand and the last consumer.
+    """
+    reach = connected(order, targets)
+    between = [n for n in order if id(n) in reach and n.dtype.kind == "f"]
+    before = CONTEXT.site, CONTEXT.origin
+    try:
+        final = sweep(y, between, seed)
+    finally:
+        CONTEXT.site, CONTEXT.origin = before
+    arrivals: dict[int, list[tuple[Node, int]]] = {}
+    for node in reversed(order):
+        g = final.get(id(node))
+        if g is None or g is ZERO or node.op.zero or node.op.cuts is not None:
+            continue
+        for k, x in enumerate(node.inputs):
+            if id(x) in reach:
+                arrivals.setdefault(id(x), []).append((node, k))
+    ledger = {}
+    for x in between:
+        g = final.get(id(x))
+        if isinstance(g, Node) and id(x) in arrivals:
+            ledger[id(x)] = _peel(x, g, arrivals[id(x)], final)
+    return final, ledger
+
+
+def _peel(x: Node, g: Node, came: list[tuple[Node, int]], final: Mapping[int, Any]) -> list[Entry]:
+    entries: list[Entry] = []
+    last = len(came) - 1
+    while last > 0 and g.op.name == "add" and g.origin is not None and g.origin.primal is x and g.origin.kind == "adjoint":
+        consumer = g.origin.consumer
+        at = next((i for i in range(last, 0, -1) if came[i][0] is consumer), 0)
+        if at == 0 or not _could_come(g.inputs[0], x, came[:at], final):
+            break
+        entries.append((consumer, came[at][1], g.inputs[1], g))
+        g, last = g.inputs[0], at - 1
+    consumer, k = came[0]
+    for c, i in came[:last + 1]:        # the others had nothing to give
+        if _could_come(g, x, [(c, i)], final):
+            consumer, k = c, i
+            break
+    entries.append((consumer, k, g, g))
+    return entries[::-1]
+
+
+def _could_come(t: Node, x: Node, came: Sequence[tuple[Node, int]], final: Mapping[int, Any]) -> bool:
+    """Could t be the contribution of one of these consumers, or a sum of them?"""
+    o = t.origin
+    for c, _ in came:
+        g = final[id(c)]
+        if t is g or (o is not None and ((o.primal is x and o.consumer is c) or (o.primal is c and o.consumer is c))):
+            return True
+        if isinstance(g, Node) and g.op.name == "constant":
+            return True                 # a factor 1 is left out: the contribution may be any node
+    return False
+
+
+def number(order: Sequence[Node], first: Sequence[Node]) -> list[tuple[Node, int | None]]:
+    """Nodes with rows, in the order of rows, with their index: leaves first (`first` before others), then level by level.
+
+    Consumers of one node keep the order in which the sweep meets them, so that reading the table upwards is reading
+    the contributions in the order in which they were added.
+    """
+    here = {id(n) for n in order}
+    rank = {id(n): i for i, n in enumerate(first)}
+    leaves = [n for n in order if n.op.name in ("input", "variable")]
+    leaves.sort(key=lambda n: rank.get(id(n), len(rank)))
+    out: list[tuple[Node, int | None]] = [(n, None) for n in order if n.op.name == "constant" and not inlined(n)]
+    out += [(n, i + 1 - len(leaves)) for i, n in enumerate(leaves)]
+    level: dict[int, int] = {}
+    position = {id(n): i for i, n in enumerate(order)}
+    after: dict[int, list[Node]] = {}
+    waits = dict.fromkeys(here, 0)
+    for n in order:
+        level[id(n)] = 1 + max([level[id(x)] for x in n.inputs], default=-1)
+        for x in {id(x): x for x in n.inputs}.values():
+            after.setdefault(id(x), []).append(n)
+            waits[id(n)] += 1
+    for follow in [list(f) for f in after.values()]:
+        for a, b in zip(follow, follow[1:], strict=False):
+            after.setdefault(id(a), []).append(b)
+            waits[id(b)] += 1
+    heap = [(level[id(n)], position[id(n)], n) for n in order if waits[id(n)] == 0]
+    heapq.heapify(heap)
+    index = 1
+    while heap:
+        _, _, n = heapq.heappop(heap)
+        if n.op.family != "leaf":
+            out.append((n, index))
+            index += 1
+        for m in after.get(id(n), ()):
+            waits[id(m)] -= 1
+            if waits[id(m)] == 0:
+                heapq.heappush(heap, (level[id(m)], position[id(m)], m))
+    return out
+
+
+def names(numbered: Sequence[tuple[Node, int | None]], y: Node) -> dict[int, Name]:
+    """id(node) -> its name: v and the index, or the user's name of an interior node when it is unmistakable."""
+    del y
+    count: dict[str, int] = {}
+    for n, _ in numbered:
+        if n.name is not None:
+            count[n.name] = count.get(n.name, 0) + 1
+    table: dict[int, Name] = {}
+    constants = 0
+    for n, index in numbered:
+        word = n.name
+        plain = word is not None and count[word] == 1 and bool(word.strip()) and not word.endswith("bar") and not _looks_numbered(word)
+        if n.op.name == "constant":
+            constants += 1
+            table[id(n)] = Name(None, word if plain else f"c{constants}")  # type: ignore[arg-type]
+        elif plain and n.op.family != "leaf":
+            table[id(n)] = Name(None, word)                     # type: ignore[arg-type]
+        else:
+            table[id(n)] = Name(index)
+    return table
+
+
+def _looks_numbered(word: str) -> bool:
+    return word[:1] in ("v", "c") and word[1:].lstrip("-").isdigit()
+
+
+def _rows(numbered: Sequence[tuple[Node, int | None]], labels: dict[int, Name], y: Node, final: Mapping[int, Any],
+          ledger: Mapping[int, list[Entry]], arrays: Mapping[int, Any], theirs: Mapping[int, Node]) -> list[Row]:
+    def name_of(n: Node) -> Name | None:
+        return labels.get(id(n))
+
+    rules: dict[int, tuple[Node, list[Term | None]]] = {}
+
+    def rule(consumer: Node) -> tuple[Node, list[Term | None]]:
+        known = rules.get(id(consumer))
+        if known is None:
+            known = rules[id(consumer)] = local_rule(consumer, [id(x) in final for x in consumer.inputs])
+        return known
+
+    rows = []
+    for node, index in numbered:
+        adjoint: Any = None
+        contributions = []
+        g = final.get(id(node))
+        if g is ZERO:
+            adjoint = np.zeros_like(arrays[id(node)])
+            adjoint.flags.writeable = False
+        elif g is not None:
+            adjoint = arrays[id(g)]
+            for consumer, k, t, total in ledger.get(id(node), ()):
+                stand, terms = rule(consumer)
+                term = terms[k]
+                bar = labels[id(consumer)].bar()
+                told = ["", ""] if term is None else [term_formula(term, bar, stand, consumer, node, name_of, s) for s in (TEXT, LATEX)]
+                contributions.append(Contribution(theirs.get(id(consumer), consumer), k, labels[id(consumer)].text(), told[0], told[1],
+                                                  arrays[id(t)], arrays[id(total)]))
+        label = labels[id(node)]
+        if node.op.family == "leaf":
+            own = Name(None, node.name if node.name is not None else node.op.name)
+            text, latex = own.text(), own.latex()
+        else:
+            text, latex = [formula(node, name_of, s, top=True).text for s in (TEXT, LATEX)]
+        shown = theirs.get(id(node), node)
+        rows.append(Row(index, label.text(), label, text, latex, arrays[id(node)], adjoint, tuple(contributions), shown.site, shown))
+    return rows
+
+
+__all__ = ["Contribution", "Row", "Step", "Trace", "adjoints", "trace", "users"]
