@@ -52,6 +52,12 @@ class AxisError(ShapeError, OutOfBounds):
     """An axis number outside the shape; like NumPy's, both a ValueError and an IndexError."""
 
 
+def located_error(error: GraphdiffError) -> GraphdiffError:
+    """Marks an error whose message already names the user's line, so that no outer layer adds another."""
+    error.located = True      # type: ignore[attr-defined]
+    return error
+
+
 LABEL_WIDTH = 6   # the column of labels in a message; "right" and a space more
 SOURCE_LIMIT = 100   # characters of one cell: a spec of 32 axes still fits, a minified source line does not
 

@@ -14,19 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DTypeError, GraphdiffError, NodeTypeError, ShapeError, compose, show_name
-from ..graph.build import CONSTANT, as_node, public
-from ..graph.node import Node, new_node
+from ..errors import DTypeError, NodeTypeError, ShapeError, compose, located_error, show_name
+from ..graph.build import as_node, public
+from ..graph.node import Node
 from ..graph.text import dump_nodes, load_nodes
 from ..graph.walk import toposort
 from ..lower.emit import lower
 from ..lower.program import Program
+from ..passes.concrete import concrete, stand_in, substitute
 from ..passes.pipeline import chosen, run_passes
 from ..plan.schedule import schedule
 from ..runtime.execute import Gate, Loaded, Workspace
 from ..runtime.native import ELEMENTWISE
-from ..specs import Dim, evaluate_shape, has_dims, match_shapes
-from ..specs import evaluate as evaluate_dim
+from ..specs import has_dims, match_shapes
 
 CACHE = 32          # programs a function keeps, one per set of sizes
 
@@ -74,7 +74,7 @@ class Function:
         if missing:
             names = ", ".join(repr(show_name(n.name or "")) for n in missing[:5])
             site = missing[0].site
-            raise _located(NodeTypeError(compose(f"function: input {names} is needed by the outputs but not listed",
+            raise located_error(NodeTypeError(compose(f"function: input {names} is needed by the outputs but not listed",
                                                  at=None if site is None else (str(site), site.source))))
 
     # -- compiling -------------------------------------------------------------------------------------------------
@@ -93,9 +93,9 @@ class Function:
     def _compile(self, bindings: dict[str, int]) -> Loaded:
         roots = [*self.outputs, *[n for _, n in self.updates]]
         inputs = list(self.inputs)
-        leaves = [x if x.op.name == "input" else _stand_in(x) for x in inputs]
+        leaves = [x if x.op.name == "input" else stand_in(x) for x in inputs]
         if any(a is not b for a, b in zip(leaves, inputs, strict=True)):
-            roots = _substitute(roots, {id(a): b for a, b in zip(inputs, leaves, strict=True)})
+            roots = substitute(roots, {id(a): b for a, b in zip(inputs, leaves, strict=True)})
         if self._symbolic:
             roots, leaves = concrete(roots, leaves, bindings)
         roots = run_passes(roots, self.passes, self._constants, self.times)
@@ -369,12 +369,6 @@ class Plan:
     __repr__ = __str__
 
 
-def _located(error: GraphdiffError) -> GraphdiffError:
-    """Marks an error whose message already names the user's line."""
-    error.located = True      # type: ignore[attr-defined]
-    return error
-
-
 def _flatten(outputs: Any) -> tuple[Any, list[Node]]:
     """(None for one node, the type tuple for a sequence, keys for a dict; the nodes)."""
     if isinstance(outputs, Mapping):
@@ -415,66 +409,6 @@ def _update(variable: Any, new: Any) -> Node:
     if new.shape != variable.shape:
         raise ShapeError(f"updates: {variable.label} has shape {list(variable.shape)}, its new value {list(new.shape)}")
     return new
-
-
-def _stand_in(node: Node) -> Node:
-    """An input that overrides an interior node."""
-    from ..graph.build import INPUT
-    return new_node(INPUT, (), (), node.shape, node.dtype, node._site, None, node.name, node.scope, node.serial)
-
-
-def _substitute(outputs: Sequence[Node], table: dict[int, Node]) -> list[Node]:
-    new: dict[int, Node] = {}
-    for node in toposort(outputs, stop=table):
-        if id(node) in table:
-            new[id(node)] = table[id(node)]
-        elif any(new[id(x)] is not x for x in node.inputs):
-            new[id(node)] = node._replace(tuple([new[id(x)] for x in node.inputs]))
-        else:
-            new[id(node)] = node
-    return [new[id(o)] for o in outputs]
-
-
-def concrete(outputs: Sequence[Node], inputs: Sequence[Node], bindings: Mapping[str, int]) -> tuple[list[Node], list[Node]]:
-    """The graph with every named size replaced by its number, shapes inferred again.
-
-    What was assumed while building (two named sizes equal, a named size not 1) is checked here: ShapeError names the line.
-    """
-    new: dict[int, Node] = {}
-
-    def value(a: Any) -> Any:
-        if isinstance(a, Dim):
-            return evaluate_dim(a, bindings)
-        if type(a) is tuple:
-            return tuple(value(x) for x in a)
-        return a
-
-    for node in toposort([*outputs, *inputs]):
-        name = node.op.name
-        if node.op.family == "leaf":
-            if name == "dim":
-                array = np.array(evaluate_dim(node._attrs[0], bindings), np.int64)
-                array.flags.writeable = False
-                new[id(node)] = new_node(CONSTANT, (), (array,), (), node.dtype, node._site, node.origin, node.name, node.scope,
-                                         node.serial)
-            elif has_dims(node.shape):
-                new[id(node)] = node._replace((), shape=evaluate_shape(node.shape, bindings))
-            else:
-                new[id(node)] = node
-            continue
-        ins = tuple([new[id(x)] for x in node.inputs])
-        attrs = tuple([value(a) for a in node._attrs])
-        wanted = evaluate_shape(node.shape, bindings)
-        try:
-            shape, _ = node.op.infer(ins, attrs)
-            if tuple(shape) != tuple(wanted):
-                raise ShapeError(f"sizes assumed equal while building differ: {list(wanted)} expected, {list(shape)} found for "
-                                 + ", ".join(f"{k}={v}" for k, v in sorted(bindings.items())))
-        except GraphdiffError as error:
-            site = node.site
-            raise _located(ShapeError(compose(f"{name}: {error}", at=None if site is None else (str(site), site.source)))) from None
-        new[id(node)] = node._replace(ins, shape=tuple(wanted), attrs=attrs)
-    return [new[id(o)] for o in outputs], [new[id(x)] for x in inputs]
 
 
 @public

@@ -37,14 +37,14 @@ def jvp(y: Any, x: Any, tangent: Any) -> Any:
     for node, t in zip(xs, given, strict=True):
         if not isinstance(node, Node):
             raise NodeTypeError(f"can differentiate with respect to nodes only, not {type(node).__name__}")
-        _check_float(node, "with respect to")
+        _check_float(node, "with respect to ")
         t = as_node(t, node.dtype)
         if t.shape != node.shape:
             raise ShapeError(f"tangent has shape {format_shape(t.shape)}, {node.label!r} has {format_shape(node.shape)}")
         t = cast(t, node.dtype)
         tangents[id(node)] = add(tangents[id(node)], t) if id(node) in tangents else t
     for v in ys:
-        _check_float(v, "of")
+        _check_float(v, "")
     before = CONTEXT.site, CONTEXT.origin
     try:
         push(ys, xs, tangents)

@@ -40,8 +40,8 @@ def grad(y: Any, wrt: Any, *, cotangent: Any = None, unconnected: str = "raise")
     for t in targets:
         if not isinstance(t, Node):
             raise NodeTypeError(f"can differentiate with respect to nodes only, not {type(t).__name__}")
-        _check_float(t, "with respect to")
-    _check_float(y, "of")
+        _check_float(t, "with respect to ")
+    _check_float(y, "")
     before = CONTEXT.site, CONTEXT.origin
     try:
         g = _seed(y, cotangent)
@@ -65,7 +65,7 @@ def grad(y: Any, wrt: Any, *, cotangent: Any = None, unconnected: str = "raise")
 
 def _check_float(node: Node, what: str) -> None:
     if node.dtype.kind != "f":
-        raise GradientError(f"cannot differentiate {what} {node.label!r} ({node.spec}): integers and bools have no derivative"
+        raise GradientError(f"cannot differentiate {what}{node.label!r} ({node.spec}): integers and bools have no derivative"
                             "\nhint: astype('float64') makes a float node")
 
 

@@ -83,13 +83,13 @@ def _clusters(p: Picture, out: list[str]) -> None:
         if b.anchor is not None and b.anchor in known and b.anchor != b.id:
             beside.setdefault(b.anchor, []).append(b)
     placed = {b.id for group in beside.values() for b in group}
-    tree: dict[str, Any] = {}
+    tree: dict[Any, Any] = {}
     for b in p.boxes:
         if b.id in placed:
             continue
         level = tree
         for part in b.cluster:
-            level = level.setdefault(("group", part), {})   # type: ignore[arg-type]
+            level = level.setdefault(("group", part), {})
         level.setdefault("boxes", []).append(b)
     stack: list[Any] = [("open", None, tree, 0)]
     count = 0

@@ -19,7 +19,6 @@ from ..errors import FormatError, GraphdiffError, NodeTypeError, ShapeError, sho
 from ..graph.node import Node
 from ..graph.walk import toposort
 from ..specs import format_shape
-from .formula import Name
 from .picture import Box, Edge, Labels, Picture, build, is_adjoint
 
 TIME_LIMIT_S = 20
@@ -53,10 +52,10 @@ class Drawing:
 
     def _render_svg(self) -> str:
         if len(self.picture.boxes) <= LARGEST:
-            for name, render in _renderers():
+            for _, render in _renderers():
                 data = _try(render, self.dot, "svg")
                 if data is not None:
-                    return _clean(data.decode("utf-8", "replace"), name)
+                    return _clean(data.decode("utf-8", "replace"))
         from .layout import to_svg
         return to_svg(self.picture)
 
@@ -121,7 +120,7 @@ def draw(y: Any, *, wrt: Any = None, style: str = "operations", fold: bool = Tru
         raise NodeTypeError(f"draw: direction must be one of {', '.join(DIRECTIONS)}, not {direction!r}")
     if max_nodes is not None and (isinstance(max_nodes, bool) or not isinstance(max_nodes, int) or max_nodes < 1):
         raise ShapeError(f"draw: max_nodes must be a positive int or None, not {max_nodes!r}")
-    if not isinstance(y, (Node, list, tuple, dict)) and hasattr(y, "program") and hasattr(y, "outputs"):
+    if not isinstance(y, (Node, list, tuple, dict)) and hasattr(type(y), "program") and hasattr(y, "outputs"):
         if wrt is not None:
             raise NodeTypeError("draw: a compiled function is drawn as it is; wrt goes with nodes")
         return Drawing(_function_picture(y, direction, max_nodes, fold, style))
@@ -137,7 +136,7 @@ def draw(y: Any, *, wrt: Any = None, style: str = "operations", fold: bool = Tru
     if style == "variables":
         from .record import names as name_nodes
         from .record import number
-        names = name_nodes(number(primal, ()), outputs[0]) if outputs else {}
+        names = name_nodes(number(primal, ()))
         here = {id(n) for n in toposort([*outputs, *gradients])} if gradients else set()
         for t, g in zip(targets, gradients, strict=True):
             if id(t) in names and id(g) in here and id(g) not in names:
@@ -158,18 +157,14 @@ def draw(y: Any, *, wrt: Any = None, style: str = "operations", fold: bool = Tru
 
 
 def _gradients(outputs: Sequence[Node], targets: Sequence[Node]) -> list[Node]:
+    """The gradients of the sum of all outputs."""
     from ..diff.reverse import grad
-    from ..graph.build import CONTEXT
     from ..ops.binary import add
     from ..ops.movement import ones_like
     total: list[Node] | None = None
-    before = CONTEXT.scope
-    try:
-        for y in outputs:
-            gs = grad(y, list(targets), cotangent=None if y.shape == () else ones_like(y), unconnected="zero")
-            total = gs if total is None else [add(a, b) for a, b in zip(total, gs, strict=True)]
-    finally:
-        CONTEXT.scope = before
+    for y in outputs:
+        gs = grad(y, list(targets), cotangent=None if y.shape == () else ones_like(y), unconnected="zero")
+        total = gs if total is None else [add(a, b) for a, b in zip(total, gs, strict=True)]
     return total or []
 
 
@@ -184,10 +179,8 @@ def draw_trace(trace: Any, *, fold: bool = True, max_nodes: int | None = 200, di
             return (short(trace.value(node)),)
         own = row.node
         first = f"{row.name} = {row.formula}"
-        if own.op.family == "leaf" and own.name is None:
-            first = row.name
-        more = [] if used.get(id(node)) else [f"= {short(row.value)}"]
-        if row.adjoint is not None and (own.op.family == "leaf" or own is trace.y):
+        more = [] if id(node) in used else [f"= {short(row.value)}"]
+        if row.adjoint is not None and (row.index is None or row.index <= 0 or own is trace.y):
             more.append(f"{row.label.bar().text()} = {short(row.adjoint)}")
         return (show_name(first, 60), *[show_name(m, 80) for m in more])
 
@@ -202,18 +195,13 @@ def draw_trace(trace: Any, *, fold: bool = True, max_nodes: int | None = 200, di
         arrays = [row.value, row.adjoint] if row is not None else []
         return any(a is not None and a.dtype.kind == "f" and not np.isfinite(a).all() for a in arrays)
 
-    order = toposort([trace.y], stop={id(r.node) for r in trace.rows if r.node.op.family != "leaf" and not _has_inputs(trace, r)})
-    used = {id(x): True for n in order for x in n.inputs}
+    used = {id(x) for n in trace.order if id(n) not in trace.given for x in n.inputs}
     reverse = []
     for row, c, _ in trace.arrivals():
         reverse.append((c.consumer, row.node, show_name(short(c.value), 60)))
     names = {id(r.node): r.label for r in trace.rows}
     return Drawing(build([trace.y], direction=direction, fold=fold, max_nodes=max_nodes, names=names, label=lines, edge_label=value_of,
-                         reverse=reverse, bad=bad))
-
-
-def _has_inputs(trace: Any, row: Any) -> bool:
-    return row.formula != row.node.op.name
+                         reverse=reverse, bad=bad, stop=trace.given))
 
 
 # -- compiled programs -------------------------------------------------------------------------------------------------
@@ -252,7 +240,6 @@ def _function_picture(f: Any, direction: str, max_nodes: int | None, fold: bool,
         box(("base", -1 - v.buffer), (show_name(name, 60),), "input", "argument")
     writers: dict[Any, list[str]] = {}
     edges: set[Any] = set()
-    middle = ""
     for i, (op, outs, ins, attrs, node) in enumerate(instrs):
         if i in shown:
             spec = f"{outs[0].dtype.name}{format_shape(outs[0].shape)}" if outs else ""
@@ -261,7 +248,7 @@ def _function_picture(f: Any, direction: str, max_nodes: int | None, fold: bool,
             kind = "adjoint" if node is not None and is_adjoint(node) else "op"
             me = box(("instr", i), (f"{i}: {op}", spec, f"→ {where}"), kind, show_name(tip, 200))
         else:
-            me = middle = box("cut", (f"… {p.hidden} instructions more",), "summary", "left out")
+            me = box("cut", (f"… {p.hidden} instructions more",), "summary", "left out")
         for v in ins:
             base, _ = program.where(v)
             key = ("buffer", v.buffer) if v.buffer >= 0 else ("base", base)
@@ -285,7 +272,6 @@ def _function_picture(f: Any, direction: str, max_nodes: int | None, fold: bool,
                 writers[key] = [me]
             elif me not in writers[key]:
                 writers[key].append(me)
-    del middle
     for i, (kind, name, nbytes, _) in enumerate(program.bases):
         if kind != "output":
             continue
@@ -362,7 +348,8 @@ def _run(command: list[str], text: str) -> bytes:
 
 
 def _pygraphviz(text: str, form: str) -> bytes:
-    import pygraphviz
+    from importlib import import_module
+    pygraphviz = import_module("pygraphviz")
     data = pygraphviz.AGraph(string=text).draw(format=form, prog="dot")
     return data if isinstance(data, bytes) else bytes(data, "utf-8")
 
@@ -376,11 +363,10 @@ def _try(render: Callable[[str, str], bytes], text: str, form: str) -> bytes | N
         return None
 
 
-def _clean(svg: str, name: str) -> str:
+def _clean(svg: str) -> str:
     """From the <svg> on: XML and DOCTYPE headers would be wrong inside a page."""
-    del name
     start = svg.find("<svg")
     return svg[start:] if start >= 0 else svg
 
 
-__all__ = ["Drawing", "Name", "draw", "draw_trace", "renderer"]
+__all__ = ["Drawing", "draw", "draw_trace", "renderer"]

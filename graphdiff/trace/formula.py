@@ -6,7 +6,9 @@ LaTeX differ only in a table of templates (`_Text`, `_Latex`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
 
 from ..errors import show_name
 from ..graph.build import INPUT, making
@@ -30,9 +32,9 @@ class Piece(NamedTuple):
 
 
 class Name(NamedTuple):
-    """What a value is called: v with an index, or a user's word; `bars` counts the adjoint bars over it."""
+    """What a value is called: v with a number, or a user's word; `bars` counts the adjoint bars over it."""
 
-    index: int | None
+    number: int | None
     word: str = ""
     bars: int = 0
 
@@ -42,14 +44,14 @@ class Name(NamedTuple):
 
     def text(self) -> str:
         """v-1, v-1bar, loss, lossbar."""
-        return (f"v{self.index}" if self.index is not None else show_name(self.word, NAME)) + "bar" * self.bars
+        return (f"v{self.number}" if self.number is not None else show_name(self.word, NAME)) + "bar" * self.bars
 
     def latex(self) -> str:
         r"""v_{-1}, \bar{v}_{-1}, \mathit{loss}."""
-        base = "v" if self.index is not None else latex_word(self.word)
+        base = "v" if self.number is not None else latex_word(self.word)
         for _ in range(self.bars):
-            base = rf"\bar{{{base}}}" if self.index is not None else rf"\overline{{{base}}}"
-        return f"{base}_{{{self.index}}}" if self.index is not None else base
+            base = rf"\bar{{{base}}}" if self.number is not None else rf"\overline{{{base}}}"
+        return f"{base}_{{{self.number}}}" if self.number is not None else base
 
 
 _LATEX = {"\\": r"\backslash ", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
@@ -69,7 +71,7 @@ Names = Callable[[Node], "Name | None"]
 
 class _Text:
     product, equals, dot = " ", " = ", "*"
-    tests = {"equal": "=", "not_equal": "!=", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=",
+    tests: ClassVar[dict[str, str]] = {"equal": "=", "not_equal": "!=", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=",
              "logical_and": "and", "logical_or": "or", "matmul": "@"}
 
     @staticmethod
@@ -86,7 +88,8 @@ class _Text:
 
 class _Latex(_Text):
     product, dot = r"\,", r"\cdot "
-    tests = {"equal": "=", "not_equal": r"\neq", "less": "<", "less_equal": r"\leq", "greater": ">", "greater_equal": r"\geq",
+    tests: ClassVar[dict[str, str]] = {"equal": "=", "not_equal": r"\neq",
+                                       "less": "<", "less_equal": r"\leq", "greater": ">", "greater_equal": r"\geq",
              "logical_and": r"\wedge", "logical_or": r"\vee", "matmul": r"\,"}
 
     @staticmethod
@@ -107,7 +110,7 @@ def number_text(value: Any) -> str:
     if isinstance(value, (bool,)) or value.dtype.kind in "biu":
         return str(value)
     value = float(value)
-    if value == int(value) if abs(value) < 1e15 else False:
+    if abs(value) < 1e15 and value == int(value):
         return str(int(value))
     return f"{value:.6g}"
 
@@ -134,6 +137,12 @@ def formula(node: Node, names: Names, style: Any = TEXT, depth: int = DEPTH, top
         return Piece(style.name(Name(None, node.name if node.name is not None else op)))
     if depth <= 0:
         return Piece("...")
+    if node.op.family == "elementwise" and node.op.reference is not None and all(
+            x.op.name == "constant" and x.shape == () and x.name is None for x in node.inputs):
+        with np.errstate(all="ignore"):
+            array = np.asarray(node.op.reference(*[x._attrs[0] for x in node.inputs], **node.attrs))
+        text = number_text(array.astype(node.dtype)[()])
+        return Piece(text, NEGATION if text.startswith("-") else ATOM)
     parts = [formula(x, names, style, depth - 1) for x in node.inputs]
     return _combine(node, parts, style)
 
@@ -151,20 +160,22 @@ def _wrapped(p: Piece, binds: int, style: Any) -> str:
 
 
 def product(a: Piece, b: Piece, style: Any = TEXT) -> Piece:
-    """a b, with a/c for a (1/c), and a*2 where a number follows."""
+    """a b, with a/c for a (1/c), -b for (-1) b, and a*2 where a number follows."""
+    if a.text == "-1" and b.binds >= PRODUCT:
+        return Piece("-" + b.text, NEGATION, b.open_end)
     left = a.text if a.binds >= PRODUCT and not a.open_end and a.binds != CALL else style.bracket(a.text)
     one_over = "1/" if style is TEXT else "1 / "
     if b.binds == PRODUCT and b.text.startswith(one_over):
         return Piece(f"{left}/{b.text[len(one_over):]}", PRODUCT)
     right = b.text if b.binds >= CALL else style.bracket(b.text)
-    if b.text[:1].isdigit() or b.binds == NEGATION:
+    if right[:1].isdigit() or b.binds == NEGATION:
         return Piece(f"{left}{style.dot}{right}", PRODUCT)
     return Piece(f"{left}{style.product}{right}", PRODUCT, b.binds == CALL or b.open_end)
 
 
 def _combine(node: Node, parts: list[Piece], style: Any) -> Piece:
     op, name = node.op, node.op.name
-    if len(parts) == 2 and op.family == "elementwise" or name == "matmul":
+    if len(parts) == 2 and (op.family == "elementwise" or name == "matmul"):
         a, b = parts
         if name == "add":
             return Piece(f"{_wrapped(a, SUM, style)} + {_wrapped(b, SUM if b.binds != NEGATION else ATOM, style)}", SUM)
@@ -200,7 +211,7 @@ def _combine(node: Node, parts: list[Piece], style: Any) -> Piece:
             return Piece(text, CALL, True)
         word = op.symbol if op.symbol.isalpha() and op.symbol.isascii() else name
         if a.binds >= ATOM:
-            return Piece(f"{style.word(word)}{' ' if style is TEXT else r' '}{a.text}", CALL)
+            return Piece(f"{style.word(word)} {a.text}", CALL)
         return Piece(f"{style.word(word)}{style.bracket(a.text)}", POWER)
     if name == "transpose" and node._attrs[0] in ((1, 0), None) and len(parts) == 1:
         top = _wrapped(parts[0], ATOM, style)

@@ -11,7 +11,7 @@ from html import escape
 from typing import Any
 
 from ..errors import show_name
-from .table import contribution_line, adjoint_line, input_line, last_line, primal_line
+from .table import adjoint_line, contribution_line, input_line, last_line, primal_line
 
 ROWS = 2000        # rows of a table in a page
 FIRST = ' class="first"'
@@ -50,7 +50,8 @@ SCRIPT = """
       var box = line.dataset.box && document.getElementById(line.dataset.box);
       if (box) { box.classList.add("now"); }
     }
-    told.textContent = at < 0 ? "start" : at >= lines.length ? "all " + lines.length + " steps" : "step " + (at + 1) + " of " + lines.length + ": " + line.textContent;
+    told.textContent = at < 0 ? "start" : !line ? "all " + lines.length + " steps"
+      : "step " + (at + 1) + " of " + lines.length + ": " + line.textContent;
   }
   function go(where) { at = Math.max(-1, Math.min(lines.length, where)); show(); }
   document.getElementById("start").addEventListener("click", function () { go(-1); });
@@ -97,7 +98,10 @@ def _table(trace: Any, boxes: dict[int, str]) -> str:
         site = "" if row.site is None else f' title="{escape(show_name(f"{row.site}: {row.site.source}", 160))}"'
         for k in range(max(1, len(lines))):
             box = boxes.get(id(row.node), "")
-            left = f'<td{site}><span class="primal{_bad(row.value)}" data-step="{i}" data-box="{box}">{escape(primal_line(row))}</span></td>' if k == 0 else "<td></td>"
+            left = "<td></td>"
+            if k == 0:
+                left = (f'<td{site}><span class="primal{_bad(row.value)}" data-step="{i}" data-box="{box}">'
+                        f"{escape(primal_line(row))}</span></td>")
             cell = ""
             if k < len(lines):
                 text, step, box, bad = lines[k]
@@ -121,8 +125,7 @@ def page(trace: Any) -> str:
     drawing = draw_trace(trace)
     boxes: dict[int, str] = {}
     if not drawing.picture.hidden:           # boxes and nodes correspond one to one, in the same order
-        from ..graph.walk import toposort
-        for box, node in zip(drawing.picture.boxes, toposort([trace.y]), strict=False):
+        for box, node in zip(drawing.picture.boxes, trace.order, strict=True):
             boxes[id(node)] = box.id
     title = f"trace of {show_name(trace.y.name, 60)}" if trace.y.name else "trace"
     body = (f"<h1>{escape(title)}</h1>\n<nav><button id=\"start\">⏮ start</button><button id=\"back\">◀ back</button>"

@@ -6,6 +6,7 @@ positions by the mean of neighbours. Sizes are estimated: 6.4 units a character 
 from __future__ import annotations
 
 from html import escape
+from itertools import pairwise
 
 from .dot import COLORS, EDGES, FONT, GROUP_COLOR, TEXT_COLOR
 from .picture import Box, Picture
@@ -31,6 +32,8 @@ class _Layered:
         self.n = len(p.boxes)
         self.index = {b.id: i for i, b in enumerate(p.boxes)}
         self.sizes = [_size(b) for b in p.boxes]
+        # Labels on most edges, as in traces, need room between boxes.
+        self.gap = GAP if 3 * sum(1 for e in p.edges if len(e.label) > 1) < len(p.edges) else 2.6 * GAP
         self.horizontal = p.direction in ("LR", "RL")
         self.layer = self._layers()
         self.paths: list[list[int]] = []
@@ -79,7 +82,7 @@ class _Layered:
     def _order(self) -> None:
         near: list[list[int]] = [[] for _ in self.layer]
         for path in self.paths:
-            for a, b in zip(path, path[1:], strict=False):
+            for a, b in pairwise(path):
                 if self.layer[a] != self.layer[b]:
                     near[a].append(b)
                     near[b].append(a)
@@ -136,7 +139,7 @@ class _Layered:
             at = 0.0
             for i in column:
                 self.y[i] = at + across[i] / 2
-                at += across[i] + GAP
+                at += across[i] + self.gap
         for sweep in range(8):
             numbers = range(len(self.columns)) if sweep % 2 == 0 else range(len(self.columns) - 1, -1, -1)
             for c in numbers:
@@ -146,7 +149,7 @@ class _Layered:
                 wish = [sum(self.y[j] for j in self.near[i]) / len(self.near[i]) if self.near[i] else self.y[i] for i in column]
                 got: list[float] = []
                 for k, i in enumerate(column):
-                    low = got[-1] + (across[column[k - 1]] + across[i]) / 2 + GAP if got else wish[k]
+                    low = got[-1] + (across[column[k - 1]] + across[i]) / 2 + self.gap if got else wish[k]
                     got.append(max(wish[k], low))
                 shift = sum(w - g for w, g in zip(wish, got, strict=True)) / len(column)
                 for i, g in zip(column, got, strict=True):
@@ -219,7 +222,8 @@ def _edge(kind: str, label: str, src: str, dst: str, path: list[int], lay: _Laye
     if first == last:                                    # a loop above (left of) its box
         x, y = points[0]
         w, t = lay.sizes[first]
-        d = f"M{_n(x + w / 4)},{_n(y - t / 2)} C{_n(x + w / 2)},{_n(y - t / 2 - 26)} {_n(x - w / 2)},{_n(y - t / 2 - 26)} {_n(x - w / 4)},{_n(y - t / 2)}"
+        top, high = _n(y - t / 2), _n(y - t / 2 - 26)
+        d = f"M{_n(x + w / 4)},{top} C{_n(x + w / 2)},{high} {_n(x - w / 2)},{high} {_n(x - w / 4)},{top}"
         middle = (x, y - t / 2 - 22)
     elif lay.layer[first] == lay.layer[last]:            # within one layer: straight down, or bent around the boxes between
         (x0, y0), (x1, y1) = points[0], points[-1]
@@ -240,7 +244,7 @@ def _edge(kind: str, label: str, src: str, dst: str, path: list[int], lay: _Laye
     else:
         axis = 0 if h else 1
         s = 1 if points[-1][axis] > points[0][axis] else -1
-        shift = 9.0 * twin                               # parallel edges between the same boxes
+        shift = 11.0 * twin                              # parallel edges between the same boxes
         half0, half1 = lay.sizes[first][axis] / 2, lay.sizes[last][axis] / 2
         points = [(x, y + shift) if h else (x + shift, y) for x, y in points]
         start, end = list(points[0]), list(points[-1])
@@ -248,7 +252,7 @@ def _edge(kind: str, label: str, src: str, dst: str, path: list[int], lay: _Laye
         end[axis] -= s * half1
         points[0], points[-1] = (start[0], start[1]), (end[0], end[1])
         d = f"M{_n(points[0][0])},{_n(points[0][1])}"
-        for (xa, ya), (xb, yb) in zip(points, points[1:], strict=False):
+        for (xa, ya), (xb, yb) in pairwise(points):
             if h:
                 m = (xa + xb) / 2
                 d += f" C{_n(m)},{_n(ya)} {_n(m)},{_n(yb)} {_n(xb)},{_n(yb)}"

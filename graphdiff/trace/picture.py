@@ -147,13 +147,13 @@ def kind_of(node: Node) -> str:
 def build(outputs: Sequence[Node], *, direction: str = "LR", fold: bool = True, max_nodes: int | None = 200, style: str = "operations",
           names: Mapping[int, Any] | None = None, label: Callable[[Node], tuple[str, ...]] | None = None,
           edge_label: Callable[[Node], str] | None = None, reverse: Sequence[tuple[Node, Node, str]] = (),
-          bad: Callable[[Node], bool] | None = None) -> Picture:
+          bad: Callable[[Node], bool] | None = None, stop: Any = ()) -> Picture:
     """The picture of everything the outputs depend on.
 
     label, edge_label, reverse (consumer, operand, text) and bad are for traces: what is written on boxes, on the edges that
-    leave a node, and on reverse edges. Above max_nodes boxes, scopes are collapsed, then blocks that repeat, then the middle is left out.
+    leave a node, and on reverse edges; nothing behind the nodes in stop (ids) is drawn. Above max_nodes boxes, scopes are collapsed, then blocks that repeat, then the middle is left out.
     """
-    order = toposort(outputs)
+    order = toposort(outputs, stop=stop)
     groups = _Groups(order, fold, max_nodes)
     lines = label or Labels(style, names or {}).of
     picture = Picture(direction=direction)
@@ -181,7 +181,8 @@ def build(outputs: Sequence[Node], *, direction: str = "LR", fold: bool = True, 
         scope = tuple(show_name(s, NAME) for s in home.scope.split("/")) if home.scope else ()
         told = groups.summary(key)
         if told is None:
-            box = Box(name, lines(node), kind_of(node), tip(node), scope, None, id(node) in ends, bad is not None and bad(node))
+            kind = "input" if id(node) in stop else kind_of(node)
+            box = Box(name, lines(node), kind, tip(node), scope, None, id(node) in ends, bad is not None and bad(node))
             times = groups.times(node)
             if times > 1:
                 box.cluster = (*scope, f"× {times}")
@@ -192,27 +193,26 @@ def build(outputs: Sequence[Node], *, direction: str = "LR", fold: bool = True, 
         picture.boxes.append(box)
         if anchor is not None and told is None:
             box.anchor = ids.get(groups.key(anchor))
+        elif told is not None and box.kind == "adjoint":
+            box.anchor = ids.get((*key[:2], False))
     seen: set[Any] = set()
     summarised = groups.active
     for node in order:
         dst = ids[groups.key(node)]
-        letters = len(node.inputs) > 1 and node.op.name not in SYMMETRIC and len(node.inputs) <= len(LETTERS) and edge_label is None
-        for k, x in enumerate(node.inputs):
+        letters = edge_label is None and 1 < len(node.inputs) <= len(LETTERS) and node.op.name not in SYMMETRIC
+        for k, x in enumerate(() if id(node) in stop else node.inputs):
             src = ids[groups.key(x)]
             kind = "forward" if not is_adjoint(node) or boxes[dst].kind == "summary" else "adjoint" if is_adjoint(x) else "use"
             text = edge_label(x) if edge_label is not None else LETTERS[k] if letters else ""
             if summarised:
                 if src == dst and not groups.folded(node):
                     continue
-                if position[src] >= position[dst]:
-                    kind, text = "carry", "next" if groups.folded(node) else ""
-                if (src, dst, kind) in seen and src != dst:
-                    if groups.folded(node) or groups.summary(groups.key(node)) is not None or groups.summary(groups.key(x)) is not None:
-                        continue
-                if src == dst and (src, dst) in seen:
+                if position[src] >= position[dst] and groups.folded(node):
+                    kind, text = "carry", "next"
+                several = groups.folded(node) or any(groups.summary(groups.key(n)) is not None for n in (node, x))
+                if (src, dst, kind) in seen and (several or src == dst):
                     continue
                 seen.add((src, dst, kind))
-                seen.add((src, dst))
             picture.edges.append(Edge(src, dst, kind, text))
     for consumer, operand, text in reverse:
         src, dst = ids[groups.key(consumer)], ids[groups.key(operand)]
@@ -220,7 +220,33 @@ def build(outputs: Sequence[Node], *, direction: str = "LR", fold: bool = True, 
             if summarised:
                 seen.add((src, dst, "adjoint"))
             picture.edges.append(Edge(src, dst, "adjoint", text))
+    if summarised:
+        picture.boxes = _running_order(picture)
     return picture
+
+
+def _running_order(p: Picture) -> list[Box]:
+    """Boxes so that forward edges lead onwards, but for those that close a cycle (groups may depend on each other)."""
+    into: dict[str, list[str]] = {b.id: [] for b in p.boxes}
+    for e in p.edges:
+        if e.ranks:
+            into[e.dst].append(e.src)
+    boxes = {b.id: b for b in p.boxes}
+    out: list[Box] = []
+    state: dict[str, int] = {}           # 1: entered, 2: done
+    for b in p.boxes:
+        stack = [b.id]
+        while stack:
+            name = stack[-1]
+            if state.get(name) is None:
+                state[name] = 1
+                stack += [s for s in into[name] if s not in state]
+            else:
+                stack.pop()
+                if state[name] == 1:
+                    state[name] = 2
+                    out.append(boxes[name])
+    return out
 
 
 class _Groups:
@@ -315,7 +341,7 @@ class _Groups:
                     return False
             return True
 
-        for _ in range(8):
+        for _ in range(8 if len(seq) < 200_000 else 2):      # each round is a few walks over everything
             best = (0, 0, 0)
             last: dict[int, int] = {}
             gaps: Counter[int] = Counter()

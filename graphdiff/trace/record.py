@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from ..errors import GradientError, NodeTypeError
 from ..graph.build import CONTEXT, as_node, make_constant, public, scalar
 from ..graph.node import Node, Origin, Site
 from ..graph.opdef import ZERO
-from ..graph.walk import toposort, users
+from ..graph.walk import toposort
 from ..specs import has_dims
 from .formula import LATEX, TEXT, Name, Term, formula, inlined, local_rule, term_formula
 from .run import stand_in, substitute, values
@@ -87,11 +88,17 @@ class Trace:
     rows: tuple[Row, ...]
     seed: Any                                     # the adjoint of y: 1, or ones; None when y has no derivative
     note: str = ""
+    given: frozenset[int] = frozenset()           # ids of interior nodes whose values were given
     _by_node: dict[int, Row] = field(default_factory=dict, repr=False)
     _values: dict[int, Any] = field(default_factory=dict, repr=False)
     _keep: list[Any] = field(default_factory=list, repr=False)
     _steps: list[Step] | None = field(default=None, repr=False)
     _at: int = field(default=-1, repr=False)
+
+    @property
+    def order(self) -> list[Node]:
+        """The nodes of the primal graph, inputs first, down to the nodes whose values were given."""
+        return toposort([self.y], stop=self.given)
 
     # -- values ----------------------------------------------------------------------------------------------------
 
@@ -302,7 +309,9 @@ def _trace(y: Any, at: Mapping[Node, Any], wrt: Any) -> Trace:
 
 
 def _record(y: Node, order: list[Node], targets: Sequence[Node], feeds: dict[Node, Any], theirs: dict[int, Node]) -> Trace:
-    note, seed, final, ledger = "", None, {}, {}
+    note, seed = "", None
+    final: dict[int, Any] = {}
+    ledger: dict[int, list[Entry]] = {}
     if y.dtype.kind != "f":
         note = f"{y.dtype.name} has no derivative: no adjoints"
     elif targets:
@@ -311,9 +320,7 @@ def _record(y: Node, order: list[Node], targets: Sequence[Node], feeds: dict[Nod
         if y.shape != ():
             note = "y is not a scalar: the adjoints are those of sum(y)"
     wanted = list(order)
-    for g in final.values():
-        if isinstance(g, Node):
-            wanted.append(g)
+    wanted += [g for g in final.values() if isinstance(g, Node)]
     for entries in ledger.values():
         for _, _, t, total in entries:
             wanted += (t, total)
@@ -321,13 +328,14 @@ def _record(y: Node, order: list[Node], targets: Sequence[Node], feeds: dict[Nod
     for a in arrays.values():
         a.flags.writeable = False
     numbered = number(order, list(feeds))
-    labels = names(numbered, y)
-    rows = _rows(numbered, labels, y, final, ledger, arrays, theirs)
+    labels = names(numbered)
+    rows = _rows(numbered, labels, final, ledger, arrays, theirs)
     by_node = {id(r.node): r for r in rows}
     found = {id(theirs.get(id(n), n)): arrays[id(n)] for n in order}
     seed_value = None if seed is None or id(y) not in final else arrays[id(seed)]
     shown = tuple([theirs.get(id(t), t) for t in targets])
-    return Trace(theirs.get(id(y), y), shown, tuple(rows), seed_value, note, by_node, found, [order, wanted])
+    given = frozenset([id(theirs[id(n)]) for n in feeds if id(n) in theirs])
+    return Trace(theirs.get(id(y), y), shown, tuple(rows), seed_value, note, given, by_node, found, [order, wanted])
 
 
 def _seed(y: Node) -> Node:
@@ -429,7 +437,7 @@ def number(order: Sequence[Node], first: Sequence[Node]) -> list[tuple[Node, int
             after.setdefault(id(x), []).append(n)
             waits[id(n)] += 1
     for follow in [list(f) for f in after.values()]:
-        for a, b in zip(follow, follow[1:], strict=False):
+        for a, b in pairwise(follow):
             after.setdefault(id(a), []).append(b)
             waits[id(b)] += 1
     heap = [(level[id(n)], position[id(n)], n) for n in order if waits[id(n)] == 0]
@@ -447,9 +455,8 @@ def number(order: Sequence[Node], first: Sequence[Node]) -> list[tuple[Node, int
     return out
 
 
-def names(numbered: Sequence[tuple[Node, int | None]], y: Node) -> dict[int, Name]:
+def names(numbered: Sequence[tuple[Node, int | None]]) -> dict[int, Name]:
     """id(node) -> its name: v and the index, or the user's name of an interior node when it is unmistakable."""
-    del y
     count: dict[str, int] = {}
     for n, _ in numbered:
         if n.name is not None:
@@ -473,7 +480,7 @@ def _looks_numbered(word: str) -> bool:
     return word[:1] in ("v", "c") and word[1:].lstrip("-").isdigit()
 
 
-def _rows(numbered: Sequence[tuple[Node, int | None]], labels: dict[int, Name], y: Node, final: Mapping[int, Any],
+def _rows(numbered: Sequence[tuple[Node, int | None]], labels: dict[int, Name], final: Mapping[int, Any],
           ledger: Mapping[int, list[Entry]], arrays: Mapping[int, Any], theirs: Mapping[int, Node]) -> list[Row]:
     def name_of(n: Node) -> Name | None:
         return labels.get(id(n))
@@ -505,7 +512,7 @@ def _rows(numbered: Sequence[tuple[Node, int | None]], labels: dict[int, Name], 
                                                   arrays[id(t)], arrays[id(total)]))
         label = labels[id(node)]
         if node.op.family == "leaf":
-            own = Name(None, node.name if node.name is not None else node.op.name)
+            own = Name(None, node.name if node.name is not None else "given" if id(node) in theirs else node.op.name)
             text, latex = own.text(), own.latex()
         else:
             text, latex = [formula(node, name_of, s, top=True).text for s in (TEXT, LATEX)]
@@ -514,4 +521,4 @@ def _rows(numbered: Sequence[tuple[Node, int | None]], labels: dict[int, Name], 
     return rows
 
 
-__all__ = ["Contribution", "Row", "Step", "Trace", "adjoints", "trace", "users"]
+__all__ = ["Contribution", "Row", "Step", "Trace", "adjoints", "trace"]

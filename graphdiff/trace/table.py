@@ -82,7 +82,7 @@ def contribution_line(row: Row, c: Contribution, first: bool) -> str:
 
 def input_line(row: Row) -> str | None:
     """x1bar = v-1bar = 5.5: the result, beside the input."""
-    if row.adjoint is None or row.node.op.family != "leaf" or row.node.name is None:
+    if row.adjoint is None or row.index is None or row.index > 0 or row.node.name is None:
         return None
     return f"{show_name(row.node.name, 30)}bar = {row.label.bar().text()} = {short(row.adjoint)}"
 
@@ -189,7 +189,8 @@ def to_latex(trace: Trace) -> str:
         cells = right.get(id(row.node), [])[::-1]
         if row.node is trace.y and trace.seed is not None:
             cells.append(rf"${row.label.bar().latex()} = {_tex_value(row.adjoint)}$")
-        if row.adjoint is not None and row.node.op.family == "leaf" and row.node.name is not None:
+        if input_line(row) is not None:
+            assert row.node.name is not None
             from .formula import Name
             own = Name(None, row.node.name).bar().latex()
             cells.insert(0, rf"${own} = {row.label.bar().latex()} = {_tex_value(row.adjoint)}$")

@@ -1,0 +1,295 @@
+"""Traces: the survey's table, the ledger of adjoints, the stepper, every format, hostile names, explanations and rules."""
+from __future__ import annotations
+
+import csv
+import html.parser
+import io
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import graphdiff as gd
+
+GOLDEN = pathlib.Path(__file__).parent / "golden"
+HOSTILE = ['"', "\\", "a\\", "\\N", '"]; evil [label="x', "<b>x</b>", "<TABLE>", "<script>alert(1)</script>", "]]>", "</svg><script>",
+           "&amp;", "a\nb", "a\rb", "a\0b", "a\u202eb", "\ud800", "\U0001F600", "{a|b}", "->", "node", "graph", "", " ", "x" * 1_000_000,
+           "javascript:alert(1)", "%n%s", "${x}", "../../x", "=cmd|' /C calc'!A0", "`a`", "$a_b^c$", "\\input{/etc/passwd}", "|", "--", "v1", "xbar", "onload=alert(1)", "' onclick='x"]
+
+
+def golden(name: str, text: str) -> None:
+    """The text is the golden file's; GRAPHDIFF_GOLDEN=1 writes it instead. Lines of this file are left out."""
+    text = re.sub(r"\w+\.py:\d+", "SITE", text)
+    path = GOLDEN / name
+    if os.environ.get("GRAPHDIFF_GOLDEN") == "1":
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="")
+    assert path.read_text(encoding="utf-8") == text
+
+
+def survey():
+    x1, x2 = gd.inputs("x1 x2")
+    y = gd.log(x1) + x1 * x2 - gd.sin(x2)
+    return x1, x2, y, gd.trace(y, at={x1: 2.0, x2: 5.0})
+
+
+def test_survey_values():
+    x1, x2, y, t = survey()
+    assert [r.index for r in t.rows] == [-1, 0, 1, 2, 3, 4, 5]
+    assert [r.name for r in t.rows] == ["v-1", "v0", "v1", "v2", "v3", "v4", "v5"]
+    assert [r.formula for r in t.rows] == ["x1", "x2", "ln v-1", "v-1 v0", "sin v0", "v1 + v2", "v4 - v3"]
+    np.testing.assert_allclose([float(r.value) for r in t.rows], [2, 5, np.log(2), 10, np.sin(5), np.log(2) + 10, 11.652071455223084], rtol=1e-15)
+    assert [float(r.adjoint) for r in t.rows] == [5.5, 1.7163378145367738, 1, 1, -1, 1, 1]
+    assert float(t.value(y)) == 11.652071455223084
+    assert float(t.adjoint(x1)) == 5.5
+    ledger = [(c.by, c.formula, float(c.value), float(c.sum)) for c in t[x2].contributions]
+    assert ledger[0][:2] == ("v3", "v3bar cos v0") and abs(ledger[0][2] + 0.28366218546322625) < 1e-16
+    assert ledger[1] == ("v2", "v2bar v-1", 2.0, 1.7163378145367738)
+    assert [(c.by, c.formula, float(c.value), float(c.sum)) for c in t[x1].contributions] == [
+        ("v2", "v2bar v0", 5.0, 5.0), ("v1", "v1bar/v-1", 0.5, 5.5)]
+    assert t[y].contributions == () and t[y].node is y and t[y].site.file == __file__
+    assert not t[y].value.flags.writeable
+
+
+def test_survey_table_is_golden():
+    _, _, _, t = survey()
+    golden("trace_survey.txt", str(t) + "\n")
+    golden("trace_survey.md", t.to_markdown())
+    golden("trace_survey.tex", t.to_latex())
+    golden("trace_survey.csv", t.to_csv())
+    golden("trace_survey.table.html", t.to_html())
+
+
+def test_stepper_walks_both_passes():
+    _, x2, y, t = survey()
+    assert t.current is None and t.back() is None
+    lines = []
+    while t.step() is not None:
+        lines.append(str(t.current))
+    assert lines == [
+        "v-1 = x1 = 2", "v0 = x2 = 5", "v1 = ln v-1 = 0.693", "v2 = v-1 v0 = 10", "v3 = sin v0 = -0.959", "v4 = v1 + v2 = 10.693",
+        "v5 = v4 - v3 = 11.652", "v5bar = 1", "v4bar = v5bar*1 = 1", "v3bar = v5bar*(-1) = -1", "v1bar = v4bar*1 = 1", "v2bar = v4bar*1 = 1",
+        "v0bar = v3bar cos v0 = -0.284", "v-1bar = v2bar v0 = 5", "v0bar = v0bar + v2bar v-1 = 1.716", "v-1bar = v-1bar + v1bar/v-1 = 5.5"]
+    assert t.current.phase == "reverse" and t.step() is None and float(t.current.value) == 5.5
+    assert str(t.back()) == lines[-2]
+    t.restart()
+    assert t.run_to(x2).text == lines[1] and t.run_to(x2).text == lines[12] and t.run_to(x2).text == lines[14]
+    assert t.run_to(y).node is y
+    with pytest.raises(KeyError):
+        t.run_to(gd.input("other"))
+
+
+def test_ledger_sums_to_the_gradient_and_in_the_order_it_arrived():
+    rng = np.random.default_rng(0)
+    for seed in range(40):
+        x, w = gd.inputs("x w")
+        pool = [x, w]
+        for _ in range(15):
+            a, b = (pool[i] for i in rng.integers(0, len(pool), 2))
+            k = rng.integers(0, 6)
+            pool.append([lambda a, b: a + b, lambda a, b: a * b, lambda a, b: a - b, lambda a, b: gd.sin(a), lambda a, b: gd.tanh(a) * 0.5,
+                         lambda a, b: gd.logaddexp(a, b)][k](a, b))
+        y = pool[-1] + pool[-2] * x + w
+        at = {x: 0.3, w: -0.7}
+        t = gd.trace(y, at=at)
+        order = [id(r.node) for r in t.rows]
+        for r in t.rows:
+            assert all(id(n) in order[:order.index(id(r.node))] for n in r.node.inputs if id(n) in order), seed
+            if r.node is y or r.adjoint is None:
+                continue
+            wanted = gd.evaluate(gd.grad(y, r.node), at)
+            assert r.adjoint == wanted
+            total = None
+            for c in r.contributions:
+                total = c.value if total is None else total + c.value
+                assert c.sum == total
+                assert c.consumer.inputs[c.operand] is r.node
+            assert total == r.adjoint
+            places = [order.index(id(c.consumer)) for c in r.contributions]
+            assert places == sorted(places, reverse=True)       # reading upwards is reading in the order of arrival
+
+
+def test_gradient_of_a_gradient():
+    x = gd.input("x")
+    t = gd.trace(gd.grad(gd.sin(x) * x, x), at={x: 0.5})
+    assert t.adjoint(x) == pytest.approx(2 * np.cos(0.5) - 0.5 * np.sin(0.5), rel=1e-14)
+    assert len(str(t).splitlines()) > 5
+
+
+def test_tensors_names_variables_constants_and_sizes():
+    x = gd.input("x", ("n", 3))
+    w = gd.variable([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], "W")
+    b = gd.constant([0.5, -0.5])
+    h = gd.relu(x @ w + b).named("h")
+    y = gd.mean(h * h)
+    a = np.arange(6.0).reshape(2, 3) - 2
+    t = gd.trace(y, at={x: a})
+    assert t[h].name == "h" and [r.name for r in t.rows if r.index is None] == ["c1"]
+    assert [r.index for r in t.rows if r.index is not None][:3] == [-1, 0, 1]
+    grads = gd.evaluate(gd.grad(y, [x, w]), {x: a})
+    assert (t.adjoint(x) == grads[0]).all() and (t.adjoint(w) == grads[1]).all()
+    assert t.adjoint(b) is None
+    big = gd.input("big", (100, 4))
+    text = str(gd.trace(gd.sum(big * big), at={big: np.where(np.arange(400).reshape(100, 4) == 7, np.nan, 1.0)}))
+    assert "[100, 4] min 1 mean 1 max 1 norm 19.975 NaN 1" in text
+
+
+def test_wrt_interior_values_vectors_and_integers():
+    x, z = gd.inputs("x z")
+    h = (x * z).named("h")
+    y = gd.sin(h) + h
+    t = gd.trace(y, at={h: 2.0})
+    assert [r.name for r in t.rows] == ["v0", "v1", "v2"] and t[h].value == 2 and t.adjoint(h) == np.cos(2.0) + 1
+    t = gd.trace(y, at={x: 1.0, z: 2.0}, wrt=h)
+    assert t.adjoint(x) is None and t.adjoint(h) == np.cos(2.0) + 1
+    v = gd.input("v", (3,))
+    t = gd.trace(gd.exp(v), at={v: [0.0, 1.0, 2.0]})
+    assert "sum(y)" in t.note
+    np.testing.assert_allclose(t.adjoint(v), np.exp([0.0, 1.0, 2.0]), rtol=1e-15)
+    t = gd.trace(gd.floor(x).astype("int64") + 1, at={x: 2.5})
+    assert t.seed is None and t.rows[-1].value == 3 and "no derivative" in str(t)
+    t = gd.trace(x, at={x: 3.0})
+    assert t.adjoint(x) == 1 and "v0 = x = 3" in str(t)
+
+
+def test_mistakes_are_told():
+    x, z = gd.inputs("x z")
+    with pytest.raises(gd.errors.NodeTypeError, match="'z'"):
+        gd.trace(x * z, at={x: 1.0})
+    with pytest.raises(gd.errors.NodeTypeError, match="at="):
+        gd.trace(x)
+    with pytest.raises(gd.errors.NodeTypeError, match="keys"):
+        gd.trace(x, at={"x": 1.0})
+    with pytest.raises(gd.errors.GradientError, match="does not depend"):
+        gd.trace(gd.sin(x), at={x: 1.0}, wrt=z)
+    with pytest.raises(gd.errors.ShapeError, match="argument x"):
+        gd.trace(gd.sin(x), at={x: [1.0, 2.0]})
+
+
+def test_without_at_it_is_the_sum_of_a_diagonal():
+    a = gd.input("a", (3, 3))
+    m = np.arange(9.0).reshape(3, 3)
+    assert gd.evaluate(gd.trace(a), {a: m}) == 12
+    assert gd.evaluate(gd.trace(a, 1), {a: m}) == 6
+    assert gd.evaluate(np.trace(a), {a: m}) == 12
+
+
+def test_trace_is_callable_whatever_is_imported_first():
+    code = "import graphdiff as gd; gd.draw(gd.input('x')); x = gd.input('x'); print(float(gd.trace(x * x, at={x: 3.0}).adjoint(x)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
+    assert done.stdout.strip() == "6.0"
+
+
+class _Audit(html.parser.HTMLParser):
+    """Collects what a page could run or fetch."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags, self.found, self.stack = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        if tag not in ("meta", "br", "link", "img", "input", "hr"):
+            self.stack.append(tag)
+        for k, v in attrs:
+            if k.startswith("on") or k in ("href", "src", "action", "xlink:href", "srcset", "formaction"):
+                self.found.append((tag, k, v))
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if self.stack and self.stack[-1] == tag:
+            self.stack.pop()
+
+    def handle_endtag(self, tag):
+        assert self.stack and self.stack[-1] == tag, (tag, self.stack[-3:])
+        self.stack.pop()
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_names_in_every_format(name, tmp_path):
+    x = gd.input(name)
+    with gd.scope(name or "s"):
+        h = (gd.sin(x) * 2.0).named(name)
+    y = gd.exp(h).named(name)
+    t = gd.trace(y, at={x: 0.5})
+    text = str(t)
+    assert len(text) < 20_000 and "\0" not in text and "\u202e" not in text
+    text.encode("utf-8")
+    plain = gd.input("plain")
+    alike = gd.trace(gd.exp((gd.sin(plain) * 2.0).named("h")).named("y"), at={plain: 0.5})
+    for suffix in (".html", ".md", ".tex", ".csv", ".txt", ".dot"):
+        t.save(tmp_path / f"t{suffix}")
+        assert (tmp_path / f"t{suffix}").stat().st_size < 100_000
+    page = (tmp_path / "t.html").read_text(encoding="utf-8")
+    audit = _Audit()
+    audit.feed(page)
+    assert audit.stack == [] and audit.found == [] and audit.tags.count("script") == 1 and "table" in audit.tags
+    assert "b" not in audit.tags
+    alike.save(tmp_path / "alike.html")
+    reference = _Audit()
+    reference.feed((tmp_path / "alike.html").read_text(encoding="utf-8"))
+    assert set(audit.tags) <= set(reference.tags) | {"a", "polyline", "polygon", "ellipse", "path", "rect"}
+    assert "http:" not in re.sub(r"http://www\.w3\.org/\S+", "", page) and "https:" not in page
+    rows = list(csv.reader(io.StringIO((tmp_path / "t.csv").read_text(encoding="utf-8"))))
+    assert len({len(r) for r in rows}) == 1
+    assert not any(cell[:1] in ("=", "@", "+") for r in rows for cell in r)
+    markdown = (tmp_path / "t.md").read_text(encoding="utf-8")
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in markdown.splitlines()}) == 1
+    tex = (tmp_path / "t.tex").read_text(encoding="utf-8")
+    assert "\\input" not in tex and tex.count("{") - tex.count("\\{") == tex.count("}") - tex.count("\\}")
+
+
+def test_page_script_is_allowed_by_its_own_policy(tmp_path):
+    import base64
+    import hashlib
+    _, _, _, t = survey()
+    t.save(tmp_path / "t.html")
+    page = (tmp_path / "t.html").read_text(encoding="utf-8")
+    script = page[page.index("<script>") + 8:page.index("</script>")]
+    assert base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() in page
+    steps = [int(s) for s in re.findall(r'data-step="(\d+)"', page)]
+    assert sorted(steps) == list(range(16))
+    for box in set(re.findall(r'data-box="(\w+)"', page)):
+        assert f'id="{box}"' in page
+
+
+def test_save_refuses_unknown_suffixes(tmp_path):
+    _, _, _, t = survey()
+    with pytest.raises(gd.errors.FormatError, match="suffix"):
+        t.save(tmp_path / "t.docx")
+
+
+def test_deep_graph():
+    x = gd.input("x")
+    y = x
+    for _ in range(3000):
+        y = gd.sin(y) + x
+    t = gd.trace(y, at={x: 0.1})
+    assert len(t[x].contributions) == 3001 and "rows more" in str(t) and len(t.to_text().splitlines()) > 9000
+
+
+def test_rules():
+    a, b = gd.input("A", (2, 3)), gd.input("B", (3, 4))
+    x, z = gd.inputs("x z")
+    lines = [str(gd.rule(n)) for n in (a @ b, x * z, x / z, gd.sin(x), gd.tanh(x), gd.floor(x), x > z, x, gd.where(x > 0, x, z),
+                                       x + gd.input("b", (3,)), gd.sqrt(x), x ** 3.0, gd.sum(a, axis=1))]
+    golden("rules.txt", "\n\n".join(lines) + "\n")
+    assert gd.rule(a @ b).latex.count("\\mathrel") == 2
+    for op_node in (gd.softmax(a), gd.max(a, axis=1), gd.conv(gd.input("i", (1, 1, 5)), gd.input("k", (1, 1, 3)))):
+        assert str(gd.rule(op_node))
+
+
+def test_explain():
+    x, z = gd.inputs("x z")
+    texts = []
+    for y, wrt, at in ((gd.sin(x), z, None), (gd.stop_gradient(x) * 2, x, None), (gd.floor(x) * 2, x, None),
+                       (gd.relu(x * z), x, {x: -1.0, z: 2.0}), (gd.sqrt(x - 1) * z, [x, z], {x: 1.0, z: 2.0}),
+                       (gd.log(x - 2) * gd.exp(z), z, {x: 1.0, z: 2.0}), (x * z - x * z, x, {x: 1.0, z: 2.0}), (x * z, x, None)):
+        e = gd.explain(y, wrt, at=at)
+        texts.append(re.sub(r"SITE: .*", "SITE", re.sub(r"\w+\.py:\d+", "SITE", str(e))))
+        assert e.draw().dot.startswith("digraph")
+    golden("explain.txt", "\n\n".join(texts) + "\n")
