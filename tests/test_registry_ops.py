@@ -5,7 +5,8 @@ A rule broken on purpose (sign, factor, dropped, swapped, taken at another place
 import numpy as np
 import pytest
 from counting import checked
-from registry_cases import DISCRETE, ELEMENTWISE, FLOATS, INTEGERS, MP, PUBLIC, SMOOTH, check_derivatives, mp_derivative, points, run, step
+from registry_cases import (DISCRETE, ELEMENTWISE, FLOATS, INTEGERS, MP, PUBLIC, SMOOTH, check_derivatives, mp_derivative, points, run,
+                            step)
 
 import graphdiff as gd
 from graphdiff.errors import DTypeError
@@ -16,54 +17,65 @@ SHAPES = [((), ()), ((1,), (1,)), ((3,), (3,)), ((2, 3), (2, 3)), ((1, 3), (2, 1
           ((4, 3), ()), ((), (67,))]
 
 
+# Whole numbers for the operands of ops that are not defined, or not meant, for all of them.
+SMALL_ORDER = (np.array([1, 0, 2, 3]), np.array([1, 2, 5, 3, 7]))
+INTEGER_OPERANDS = {
+    "left_shift": (None, np.array([0, 1, 2, 3, 5])), "right_shift": (None, np.array([0, 1, 2, 3, 5])),
+    "remainder": (None, np.array([3, 5, 1, 2, 7, 11])), "floor_divide": (None, np.array([3, 5, 1, 2, 7, 11])),
+    "polygamma": SMALL_ORDER, "sinc_derivative": SMALL_ORDER,
+}
+TIES = ("maximum", "minimum", "fmax", "fmin")      # differentiated away from ties here
+# Functions with roots: near one the promise is absolute, relative to this value.
+ROOTS = {"lgamma": 1.0, "digamma": 1.0, "logaddexp": 1.0, "sinc": 1.0, "sinc_derivative": 1.0}
+
+
 def operands(name, shapes, dtype):
     """Arrays of these shapes filled from the op's sample points (from a table of integers for integer dtypes)."""
-    op = REGISTRY[name]
     result = []
-    for k in range(op.arity):
+    for k in range(REGISTRY[name].arity):
         n = int(np.prod(shapes[k]))
+        special = INTEGER_OPERANDS.get(name, (None, None))[k]
         if np.dtype(dtype).kind == "f":
-            column = points(name)[k]
+            column = points(name)[k] + (0.0137 * k if name in TIES else 0)
         elif dtype == "bool":
             column = np.array([True, False, False, True][k:])
-        elif "shift" in name and k == 1:
-            column = np.array([0, 1, 2, 3, 5])
-        elif name in ("remainder", "floor_divide") and k == 1:
-            column = np.array([3, 5, 1, 2, 7, 11])
+        elif special is not None:
+            column = special
         else:
             column = np.array([5, 0, 1, 250, 17, 3, 2]) if dtype == "uint8" else np.array([5, -3, 0, 2**31 - 1, -2**31, 17, -1])
         result.append(np.resize(column, n).reshape(shapes[k]).astype(dtype))
     return result
 
 
-def ulps(got, want, dtype):
-    """Distance in units of the last place of `want`; 0 where both are the same or both NaN."""
+def ulps(got, want, dtype, floor):
+    """Distance in units of the last place of `want` (at least of `floor`); 0 where both are the same or both NaN."""
     with np.errstate(all="ignore"):
         same = (got == want) | (np.isnan(got) & np.isnan(want))
-        unit = np.spacing(np.abs(want).astype(dtype)).astype(np.float64)
+        unit = np.spacing(np.maximum(np.abs(want), floor).astype(dtype)).astype(np.float64)
         return np.where(same, 0, np.abs(got.astype(np.float64) - want.astype(np.float64)) / unit)
 
 
-def compare(name, got, nodes, arrays, y):
-    """One result of the C program against the reference within the op's promise."""
-    feeds = dict(zip(nodes, arrays, strict=True))
+def compare(name, got, arrays):
+    """One result of the C program against the reference, on contiguous arrays, within the op's promise."""
+    dtype, ulp, floor = got.dtype, REGISTRY[name].ulp, ROOTS.get(name, 0)
+    ns = [gd.input(f"x{k}", x.shape, x.dtype) for k, x in enumerate(arrays)]
+    y = PUBLIC[name](*ns)
+    want = reference([y], dict(zip(ns, arrays, strict=True)))[0]
     assert got.shape == y.shape and got.dtype == y.dtype
-    dtype = got.dtype
-    want = reference([y], feeds)[0]
     if dtype.kind != "f":
         assert np.array_equal(got, want), (name, arrays, got, want)
     elif dtype == np.float64:
         # NumPy's own float64 functions are right to 4 ULP; products and quotients must be the same bits.
-        limit = 0 if REGISTRY[name].ulp == 0 else REGISTRY[name].ulp + 4
-        assert (ulps(got, want, dtype) <= limit).all(), (name, arrays, got, want)
-    elif REGISTRY[name].ulp == 0 and dtype == np.float32:
-        assert (ulps(got, want, dtype) == 0).all(), (name, arrays, got, want)
+        assert (ulps(got, want, dtype, floor) <= (ulp + 4 if ulp else 0)).all(), (name, arrays, got, want)
+    elif ulp == 0 and dtype == np.float32:
+        assert (ulps(got, want, dtype, 0) == 0).all(), (name, arrays, got, want)
     else:
-        wide = [gd.input(n.name, n.shape, "float64") for n in nodes]
+        # The exact value from float64, rounded; float16 is computed in float32 and rounded once more.
+        wide = [gd.input(n.name, n.shape, "float64") for n in ns]
         exact = reference([PUBLIC[name](*wide)], dict(zip(wide, [a.astype(np.float64) for a in arrays], strict=True)))[0]
-        limit = (REGISTRY[name].ulp if dtype == np.float32 else 0) + 0.51
         with np.errstate(all="ignore"):
-            assert (ulps(got, exact.astype(dtype), dtype) <= np.ceil(limit)).all(), (name, arrays, got, exact)
+            exact = exact.astype(dtype)
+        assert (ulps(got, exact, dtype, floor) <= (ulp + 1 if dtype == np.float32 else 1 if ulp else 0)).all(), (name, arrays, got, exact)
     checked(got.size or 1)
 
 
@@ -82,7 +94,7 @@ def test_value(name, dtype):
     if accepts(name, dtype) is None:
         assert np.dtype(dtype).kind != "f" or REGISTRY[name].cuts
         return
-    nodes, arrays, outputs, ops = [], [], [], []
+    nodes, arrays, outputs, ops, operand_views = [], [], [], [], []
     for shapes in SHAPES:
         xs = operands(name, shapes, dtype)
         ns = [gd.input(f"x{len(nodes) + k}", x.shape, dtype) for k, x in enumerate(xs)]
@@ -94,24 +106,20 @@ def test_value(name, dtype):
         elif shapes[0] == (17,):
             views += [lambda v: v[::-3], lambda v: v[5:6]]
         for view in views:
-            outputs.append(PUBLIC[name](*[view(n) if n.ndim else n for n in ns]))
+            operand_views.append([view(n) if n.ndim else n for n in ns])
+            outputs.append(PUBLIC[name](*operand_views[-1]))
             ops.append((ns, xs))
     results = run(outputs, dict(zip(nodes, arrays, strict=True)))
-    for y, got, (ns, xs) in zip(outputs, results, ops, strict=True):
-        if y.op.name == name:
-            wide = [n for n in ns]
-            if all(x.op.name == "input" for x in y.inputs) or got.dtype == np.float64 or got.dtype.kind != "f" or REGISTRY[name].ulp == 0:
-                compare(name, got, wide, xs, y)
-            else:      # a view of the inputs: compare with the same op on the contiguous copies
-                copies = [reference([x], dict(zip(ns, xs, strict=True)))[0] for x in y.inputs]
-                ins = [gd.input(f"c{k}", c.shape, dtype) for k, c in enumerate(copies)]
-                compare(name, got, ins, copies, PUBLIC[name](*ins))
+    for views, got, (ns, xs) in zip(operand_views, results, ops, strict=True):
+        compare(name, got, reference(views, dict(zip(ns, xs, strict=True))))
 
 
 @pytest.mark.parametrize("name", [n for n in ELEMENTWISE if REGISTRY[n].ulp != 0])
 def test_bits_do_not_depend_on_place_or_layout(name):
     """An element's bits depend on nothing but itself: alone, at the end of a long array, in a strided view."""
     for dtype in ("float64", "float32"):
+        if accepts(name, dtype) is None:
+            continue
         xs = operands(name, [(67,)] * REGISTRY[name].arity, dtype)
         ns = [gd.input(f"x{k}", x.shape, dtype) for k, x in enumerate(xs)]
         whole = PUBLIC[name](*ns)
@@ -150,9 +158,9 @@ def check_rule(name):
     outputs, wants, labels = [], [], []
     arity = len(xs)
 
-    def expect(node, want, label):
+    def expect(node, want, label, atol=1e-300):
         outputs.append(node)
-        wants.append(want)
+        wants.append((want, atol))
         labels.append(label)
 
     for i in range(arity):
@@ -167,12 +175,14 @@ def check_rule(name):
             if DISCRETE.get(name) == j:
                 continue
             second = c * derivative(name, i, xs, 2, j)
+            # Near a root of the second derivative its terms cancel: 8 eps of the first derivative.
+            near = 8 * np.finfo(float).eps * np.abs(c * first)
             for mode, d in (("reverse", gd.grad(g, ns[j], cotangent=np.ones(y.shape), unconnected="zero")),
                             ("forward", gd.jvp(g, ns[j], np.ones(y.shape))),
                             ("reverse of forward", gd.grad(t, ns[j], cotangent=np.ones(y.shape), unconnected="zero"))):
-                expect(d, second, f"second order, {mode} in operands {i}, {j}")
-    for got, want, label in zip(run(outputs, feeds), wants, labels, strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-300, err_msg=f"{name}: {label}")
+                expect(d, second, f"second order, {mode} in operands {i}, {j}", near)
+    for got, (want, atol), label in zip(run(outputs, feeds), wants, labels, strict=True):
+        assert (np.abs(got - want) <= 1e-12 * np.abs(want) + atol).all(), f"{name}: {label}: {got} instead of {want}"
         checked(got.size)
 
 

@@ -18,7 +18,8 @@ import graphdiff as gd
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 HOSTILE = ['"', "\\", "a\\", "\\N", '"]; evil [label="x', "<b>x</b>", "<TABLE>", "<script>alert(1)</script>", "]]>", "</svg><script>",
            "&amp;", "a\nb", "a\rb", "a\0b", "a\u202eb", "\ud800", "\U0001F600", "{a|b}", "->", "node", "graph", "", " ", "x" * 1_000_000,
-           "javascript:alert(1)", "%n%s", "${x}", "../../x", "=cmd|' /C calc'!A0", "`a`", "$a_b^c$", "\\input{/etc/passwd}", "|", "--", "v1", "xbar", "onload=alert(1)", "' onclick='x"]
+           "javascript:alert(1)", "%n%s", "${x}", "../../x", "=cmd|' /C calc'!A0", "`a`", "$a_b^c$", "\\input{/etc/passwd}", "|", "--",
+           "v1", "xbar", "onload=alert(1)", "' onclick='x"]
 
 
 def golden(name: str, text: str) -> None:

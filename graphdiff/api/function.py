@@ -17,7 +17,6 @@ import numpy as np
 from ..errors import DTypeError, NodeTypeError, ShapeError, compose, located_error, show_name
 from ..graph.build import as_node, public
 from ..graph.node import Node
-from ..graph.text import dump_nodes, load_nodes
 from ..graph.walk import toposort
 from ..lower.emit import lower
 from ..lower.program import Program
@@ -280,7 +279,7 @@ class Function:
 
     def __reduce__(self) -> Any:
         nodes = [*self.inputs, *self.outputs, *[x for pair in self.updates for x in pair]]
-        return _rebuild, (dump_nodes(nodes), len(self.inputs), self.keys, len(self.outputs), self.threads, tuple(self.passes))
+        return _rebuild, (nodes, len(self.inputs), self.keys, len(self.outputs), self.threads, tuple(self.passes))
 
     def __deepcopy__(self, memo: Any) -> Function:
         make, args = self.__reduce__()
@@ -288,8 +287,7 @@ class Function:
         return make(copy.deepcopy(args[0], memo), *args[1:])       # type: ignore[no-any-return]
 
 
-def _rebuild(table: Any, n_in: int, keys: Any, n_out: int, threads: int, passes: tuple[str, ...]) -> Function:
-    nodes = load_nodes(table)
+def _rebuild(nodes: list[Node], n_in: int, keys: Any, n_out: int, threads: int, passes: tuple[str, ...]) -> Function:
     outputs = nodes[n_in:n_in + n_out]
     rest = nodes[n_in + n_out:]
     structure: Any = outputs[0] if keys is None else tuple(outputs) if keys is tuple else dict(zip(keys, outputs, strict=True))

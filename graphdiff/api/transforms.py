@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..diff.forward import jvp
+from ..diff.forward import jvp, transposed_twice
 from ..diff.reverse import grad
 from ..errors import GradientError, NodeTypeError, ShapeError
 from ..graph.build import as_node, make, make_constant, public
-from ..graph.node import Node
+from ..graph.node import Node, new_node
 from ..graph.opdef import OpDef, register
 from ..graph.walk import toposort
 from ..ops.movement import reshape_to, stack, zeros_like
@@ -70,12 +70,15 @@ def hvp(y: Any, x: Any, v: Any) -> Any:
 # -- custom gradients ----------------------------------------------------------------------------------------------
 
 class Rule:
-    """A user's backward function, hashable by identity, with the name errors show."""
+    """A user's backward function, hashable by identity, with the name errors show.
 
-    __slots__ = ("backward", "name")
+    transparent: the first operand's own nodes are the function's true derivative, so forward mode goes through them.
+    """
 
-    def __init__(self, backward: Callable[..., Any], name: str) -> None:
-        self.backward, self.name = backward, name
+    __slots__ = ("backward", "name", "transparent")
+
+    def __init__(self, backward: Callable[..., Any], name: str, transparent: bool = False) -> None:
+        self.backward, self.name, self.transparent = backward, name, transparent
 
     def __repr__(self) -> str:
         return f"<rule {self.name}>"
@@ -107,8 +110,16 @@ def _custom_vjp(g: Node, node: Node, needs: Any) -> Any:
     return tuple(checked)
 
 
+def _custom_jvp(ts: Any, node: Node) -> Any:
+    if not node._attrs[0].transparent:
+        return transposed_twice(node, ts)
+    y, *xs = node.inputs
+    along = [(x, t) for x, t in zip(xs, ts[1:], strict=True) if t is not None]
+    return jvp(y, [x for x, _ in along], [t for _, t in along])
+
+
 CUSTOM = register(OpDef("custom", "the first operand, with a gradient rule of the user's", _same, lambda y, *xs, rule: y,
-                        attr_names=("rule",), vjp=_custom_vjp, lower=lambda ctx, node: ctx.raw(node.inputs[0])))
+                        attr_names=("rule",), vjp=_custom_vjp, jvp=_custom_jvp, lower=lambda ctx, node: ctx.raw(node.inputs[0])))
 BARRIER = register(OpDef("barrier", "x, kept apart from its equals", _same, lambda x, *after, token: x, attr_names=("token",),
                          vjp=lambda g, node, needs: (g, *[None] * (len(node.inputs) - 1)),
                          jvp=lambda ts, node: ts[0] if ts[0] is not None else zeros_like(node),
@@ -143,8 +154,9 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Node]:
         nodes = tuple(as_node(x) for x in xs)
         y = as_node(f(*nodes))
         # Nodes f closes over (weights) are inputs too: their gradients flow through the recomputed body.
-        order = toposort([y], stop={id(n) for n in nodes})
-        free = tuple(n for n in order if n.op.name in ("variable", "input") and n not in nodes)
+        given = {id(n) for n in nodes}
+        order = toposort([y], stop=given)
+        free = tuple(n for n in order if n.op.name in ("variable", "input") and id(n) not in given)
 
         def backward(g: Node, out: Node, *ins: Node) -> Any:
             # Barriers tied to g keep the second body apart from the first and late enough to be worth it.
@@ -153,7 +165,7 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Node]:
             floats = [x for x in fresh if x.dtype.kind == "f"]
             parts = iter(grad(again, floats, cotangent=g, unconnected="zero"))
             return tuple(next(parts) if x.dtype.kind == "f" else None for x in fresh)
-        return make(CUSTOM, (y, *nodes, *free), (Rule(backward, getattr(f, "__name__", "checkpoint")),))
+        return make(CUSTOM, (y, *nodes, *free), (Rule(backward, getattr(f, "__name__", "checkpoint"), True),))
     return function
 
 
@@ -164,7 +176,9 @@ def _rebuild(y: Node, table: dict[Node, Node]) -> Node:
         if node in table:
             new[node] = table[node]
         elif node.inputs:
-            new[node] = node._replace(tuple([new[x] for x in node.inputs]))
+            # A number of its own: it must come after the leaves put in, which are younger than the node it copies.
+            new[node] = new_node(node.op, tuple([new[x] for x in node.inputs]), node._attrs, node.shape, node.dtype, node._site,
+                                 node.origin, node.name, node.scope)
         else:
             new[node] = node
     return new[y]

@@ -99,10 +99,10 @@ def _tangent(node: Node, ts: list[Any]) -> Any:
         return ZERO if total is None else total
     if op.jvp is not None:
         return op.jvp(ts, node)
-    return _transposed_twice(node, ts)
+    return transposed_twice(node, ts)
 
 
-def _transposed_twice(node: Node, ts: list[Any]) -> Any:
+def transposed_twice(node: Node, ts: list[Any]) -> Any:
     """J t as the derivative of v -> J^T v, which is linear, against t."""
     v = new_node(INPUT, (), (), node.shape, node.dtype, node._site, None, "cotangent")
     needs = tuple([t is not None for t in ts])

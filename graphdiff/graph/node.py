@@ -241,20 +241,15 @@ class Node(_Fields):
         return self
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        from .text import dump_nodes, load_nodes    # a flat table: pickle itself would recurse through inputs
-        return _first, (load_nodes, dump_nodes([self]))
+        from .text import reduce_node       # a flat table: pickle itself would recurse through inputs
+        return reduce_node(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Node:
-        from .text import dump_nodes, load_nodes
-        known = memo.get(id(self))
-        return known if known is not None else load_nodes(dump_nodes([self]))[0]
+        from .text import copy_node
+        return copy_node(self, memo)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(repr(self))
-
-
-def _first(load: Any, table: Any) -> Node:
-    return load(table)[0]
 
 
 def describe(node: Node) -> tuple[str, str, str]:

@@ -167,6 +167,8 @@ def binary(name: str, formula: str, reference: Callable[..., Any], partials: tup
             x, y = pair(x, y)
             if x.dtype.kind == "f":
                 raise located(DTypeError(f"defined for integers and bool, not {x.dtype}"), name, (x, y))
+            if x.dtype is BOOL and not bools:
+                raise located(DTypeError("not defined for two bools\nhint: use astype('int64')"), name, (x, y))
             return make(op, (x, y))
     elif bools:
         def function(x: Any, y: Any) -> Node:

@@ -79,7 +79,7 @@ sinc = unary("sinc", "sin(pi x) / (pi x), 1 at 0", np.sinc, lambda x, y: _b().si
 sigmoid = unary("sigmoid", "1 / (1 + e^-x)", special.sigmoid, lambda x, y: sigmoid_grad(x), symbol="σ", latex=r"\sigma({0})",
                 analytic=lambda x: 1 / (1 + np.exp(-x)))
 sigmoid_grad = unary("sigmoid_grad", "s(x) s(-x), the derivative of sigmoid", special.sigmoid_grad,
-                     lambda x, y: -(y * tanh(0.5 * x)), ulp=4, symbol="σ'", analytic=lambda x: 1 / (2 + np.exp(x) + np.exp(-x)))
+                     lambda x, y: -(y * tanh(0.5 * x)), ulp=4, symbol="σ'", analytic=lambda x: 0.25 / np.square(np.cosh(x / 2)))
 softplus = unary("softplus", "log(1 + e^x)", special.softplus, lambda x, y: sigmoid(x), analytic=lambda x: np.log(1 + np.exp(x)))
 log_sigmoid = unary("log_sigmoid", "-log(1 + e^-x)", special.log_sigmoid, lambda x, y: sigmoid(-x),
                     analytic=lambda x: -np.log(1 + np.exp(-x)))

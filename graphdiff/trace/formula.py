@@ -72,7 +72,7 @@ Names = Callable[[Node], "Name | None"]
 class _Text:
     product, equals, dot = " ", " = ", "*"
     tests: ClassVar[dict[str, str]] = {"equal": "=", "not_equal": "!=", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=",
-             "logical_and": "and", "logical_or": "or", "matmul": "@"}
+                                       "logical_and": "and", "logical_or": "or", "matmul": "@"}
 
     @staticmethod
     def bracket(text: str) -> str: return f"({text})"
@@ -88,9 +88,8 @@ class _Text:
 
 class _Latex(_Text):
     product, dot = r"\,", r"\cdot "
-    tests: ClassVar[dict[str, str]] = {"equal": "=", "not_equal": r"\neq",
-                                       "less": "<", "less_equal": r"\leq", "greater": ">", "greater_equal": r"\geq",
-             "logical_and": r"\wedge", "logical_or": r"\vee", "matmul": r"\,"}
+    tests: ClassVar[dict[str, str]] = {
+        "equal": "=", "not_equal": r"\neq", "less": "<", "less_equal": r"\leq", "greater": ">", "greater_equal": r"\geq", "logical_and": r"\wedge", "logical_or": r"\vee", "matmul": r"\,"}
 
     @staticmethod
     def bracket(text: str) -> str: return rf"\left({text}\right)"

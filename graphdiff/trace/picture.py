@@ -151,7 +151,8 @@ def build(outputs: Sequence[Node], *, direction: str = "LR", fold: bool = True, 
     """The picture of everything the outputs depend on.
 
     label, edge_label, reverse (consumer, operand, text) and bad are for traces: what is written on boxes, on the edges that
-    leave a node, and on reverse edges; nothing behind the nodes in stop (ids) is drawn. Above max_nodes boxes, scopes are collapsed, then blocks that repeat, then the middle is left out.
+    leave a node, and on reverse edges; nothing behind the nodes in stop (ids) is drawn. Above max_nodes boxes, scopes are
+    collapsed, then blocks that repeat, then the middle is left out.
     """
     order = toposort(outputs, stop=stop)
     groups = _Groups(order, fold, max_nodes)

@@ -20,9 +20,10 @@ from ..graph.build import CONTEXT, as_node, make_constant, public, scalar
 from ..graph.node import Node, Origin, Site
 from ..graph.opdef import ZERO
 from ..graph.walk import toposort
+from ..passes.concrete import stand_in, substitute
 from ..specs import has_dims
 from .formula import LATEX, TEXT, Name, Term, formula, inlined, local_rule, term_formula
-from .run import stand_in, substitute, values
+from .run import values
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -289,10 +290,9 @@ def _trace(y: Any, at: Mapping[Node, Any], wrt: Any) -> Trace:
     replaced = {id(x): stand_in(x) for x in at if x.op.name != "input"}
     new: dict[int, Node] = {}
     if replaced:
-        new = substitute([y], replaced)
-        order = toposort([y])
-        theirs = {id(new[id(n)]): n for n in order if id(n) in new}
-        theirs.update({id(s): next(x for x in at if id(x) == k) for k, s in replaced.items()})
+        order = toposort([y], stop=replaced)
+        new = {id(n): m for n, m in zip(order, substitute(order, replaced), strict=True)}
+        theirs = {id(new[id(n)]): n for n in order}
     root = new.get(id(y), y)
     for x, value in at.items():
         feeds[replaced.get(id(x), x)] = value

@@ -171,10 +171,10 @@ def tex(text: str) -> str:
 
 def _tex_value(array: Any) -> str:
     text = short(array)
-    if "e" in text and np.asarray(array).ndim == 0 and np.isfinite(array):
-        mantissa, exponent = text.split("e")
+    mantissa, _, exponent = text.partition("e")
+    if exponent.lstrip("+-").isdigit():
         return rf"{mantissa} \times 10^{{{int(exponent)}}}"
-    return rf"\text{{{tex(text)}}}" if any(c.isalpha() for c in text) else text.replace("[", "[").replace(", ", r",\ ")
+    return rf"\text{{{tex(text)}}}" if any(c.isalpha() for c in text) else text.replace(", ", r",\ ")
 
 
 def to_latex(trace: Trace) -> str:
