@@ -189,7 +189,7 @@ class Function:
         targets = _flatten_like(self.keys, out, len(self.outputs))
         for i, (t, (shape, dtype)) in enumerate(zip(targets, loaded.out_specs, strict=True)):
             name = f"out[{i}]"
-            if not isinstance(t, np.ndarray):
+            if not isinstance(t, np.ndarray) or isinstance(t, np.ma.MaskedArray):
                 raise NodeTypeError(f"{name}: an array is needed, not {type(t).__name__}")
             if t.dtype != dtype or not t.dtype.isnative:
                 raise DTypeError(f"{name}: dtype {t.dtype} given, {dtype.name} needed")

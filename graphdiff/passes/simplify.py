@@ -60,7 +60,9 @@ def merge(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
 
 
 def _scalar(node: Node) -> Any:
-    """The Python number of a constant whose elements are all one 0-d value, else None."""
+    """The number that a 0-d constant, or the broadcast of one, holds everywhere; else None."""
+    while node.op.name == "broadcast_to":
+        node = node.inputs[0]
     if node.op is CONSTANT and node.shape == ():
         return node._attrs[0][()]
     return None

@@ -18,6 +18,7 @@ from . import native
 
 SLICE_NS = 20_000_000        # Ctrl-C is seen between slices: well under the 100 ms promised
 _ndarray = np.ndarray
+_NO_CODE = frozenset((np.ndarray, float, int, bool))       # converting these runs no code of the caller's
 
 
 def memory_cap() -> int:
@@ -87,8 +88,11 @@ class Gate:
 
 
 def _castable(array: Any, want: Any, weak: bool) -> bool:
-    if weak:                                  # Python numbers and lists adapt, if no fraction is lost
-        return want.kind == "f" or array.dtype.kind in "biu" or array.size == 0
+    if weak:                                  # Python numbers and lists adapt, if no fraction is lost and they fit
+        if want.kind == "f" or array.size == 0:
+            return True
+        low, high = (0, 1) if want.kind == "b" else (np.iinfo(want).min, np.iinfo(want).max)
+        return array.dtype.kind in "biu" and low <= int(array.min()) and int(array.max()) <= high
     if want.kind == "f" and array.dtype.kind in "biu":
         return True
     return bool(np.can_cast(array.dtype, want, "safe"))
@@ -157,7 +161,12 @@ class Loaded:
                         bases[number] = cell
                         staged[i] = True
                 else:
+                    given = type(a)
                     a = gates[i].check(a)
+                    if given not in _NO_CODE:
+                        # An __array__ ran, and may have resized what pointers were taken of: first all arguments, then pointers.
+                        rest = [g.check(b) for g, b in zip(gates[i + 1:], args[i + 1:], strict=True)]
+                        return self.call([*args[:i], a, *rest], out)
                     if a.shape != shapes[i]:
                         raise gates[i].wrong_shape(a.shape)
                     buffer = native.from_buffer(a)
@@ -172,7 +181,9 @@ class Loaded:
                     results.append(r)
                     number += 1
             else:
-                for r in out:
+                for r, (shape, _) in zip(out, self.out_specs, strict=True):
+                    if r.shape != shape:
+                        raise ShapeError(f"out: an array of shape {format_shape(shape)} changed to {format_shape(r.shape)} during the call")
                     bases[number] = keep[number] = native.from_buffer(r)
                     results.append(r)
                     number += 1

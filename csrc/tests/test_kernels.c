@@ -1,0 +1,462 @@
+/* test_kernels.c: structural kernels that work along axes (copy, cast, matmul, reductions, softmax, scans, sorting),
+ * each compared with a loop over element numbers. Prints "N passed, N failed". */
+#include "arrays.h"
+
+static const int all_dtypes[] = {GD_BOOL, GD_UINT8, GD_INT32, GD_INT64, GD_FLOAT16, GD_FLOAT32, GD_FLOAT64};
+static const int float_dtypes[] = {GD_FLOAT32, GD_FLOAT64};
+static const int numeric[] = {GD_UINT8, GD_INT32, GD_INT64, GD_FLOAT32, GD_FLOAT64};
+
+/* ---- copy, cast ---- */
+static const dims copy_shapes[] = {
+    {0, {0}}, {1, {0}}, {1, {1}}, {1, {17}}, {2, {3, 0}}, {2, {37, 41}}, {3, {1, 5, 1}}, {4, {2, 3, 5, 7}}, {2, {300, 130}}};
+
+static number converted(int from, int to, number x)
+{
+    if (to == GD_BOOL)
+        return whole(is_float(from) ? x.f != 0 : x.i != 0);
+    return !is_float(from) ? whole(x.i) : is_float(to) ? x : whole((int64_t)x.f);
+}
+
+static void one_cast(int from, int to, const dims *s)
+{
+    int la = any_layout(), lo = out_layout(), op = from == to ? GD_OP_COPY : GD_OP_CAST;
+    array x = new_array(from, s->ndim, s->n, la), o = new_array(to, s->ndim, s->n, lo);
+    fill(&x, to == GD_UINT8 || to == GD_BOOL ? 0 : -100, 100);
+    for (int64_t i = 0; from == GD_FLOAT64 && is_float(to) && i < count(&x); i += 3)
+        put(&x, i, real(((double)below(2000001) - 1e6) / (i % 2 ? 13 : 13e9)));
+    name_case(op, &x, la, lo);
+    CASE(call(op, &o, 1, (array *[]){&x}, 0, NULL, NULL) == GD_OK);
+    array one = new_array(to, 0, NULL, PLAIN);
+    int ok = 1;
+    for (int64_t i = 0; i < count(&o); i++) {
+        put(&one, 0, converted(from, to, get(&x, i)));
+        ok &= memcmp(element(&o, o.block, i), one.block + GUARD, (size_t)gd_dtype_nbytes(to)) == 0;
+    }
+    CASE(ok);
+    free_array(&x), free_array(&o), free_array(&one);
+}
+
+static void test_copies(void)
+{
+    for (int a = 0; a < 7; a++)
+        for (int b = 0; b < 7; b++)
+            for (int s = 0; s < LENGTH(copy_shapes); s++)
+                one_cast(all_dtypes[a], all_dtypes[b], &copy_shapes[s]);
+}
+
+/* ---- matmul ---- */
+static void one_matmul(int dtype, int64_t batch, int64_t m, int64_t k, int64_t n)
+{
+    int la = any_layout(), lb = any_layout(), lo = out_layout();
+    array a = new_array(dtype, 3, (int64_t[]){batch, m, k}, la), b = new_array(dtype, 3, (int64_t[]){batch, k, n}, lb);
+    array o = new_array(dtype, 3, (int64_t[]){batch, m, n}, lo);
+    int ok = 1;
+    fill(&a, -3, 3), fill(&b, -3, 3);
+    name_case(GD_OP_MATMUL, &a, la, lo);
+    CASE(call(GD_OP_MATMUL, &o, 2, (array *[]){&a, &b}, 0, NULL, NULL) == GD_OK);
+    for (int64_t i = 0; i < count(&o); i++) {
+        int64_t row = i / n, col = i % n, sum = 0;
+        for (int64_t j = 0; j < k; j++) {
+            number x = get(&a, row * k + j), y = get(&b, (row / m * k + j) * n + col);
+            sum += (int64_t)x.f * (int64_t)y.f;
+        }
+        ok &= near(dtype, get(&o, i), whole(dtype == GD_BOOL ? sum != 0 : dtype == GD_UINT8 ? sum & 255 : sum), 0);
+    }
+    CASE(ok);
+    free_array(&a), free_array(&b), free_array(&o);
+}
+
+static void test_matmul(void)
+{
+    static const int64_t sizes[][4] = {{1, 0, 3, 2}, {1, 3, 0, 2}, {0, 2, 2, 2}, {2, 3, 4, 0}, {1, 1, 1, 1}, {2, 5, 7, 3},
+        {3, 1, 9, 17}, {1, 17, 33, 1}, {1, 40, 20, 50}, {2, 33, 65, 19}};
+    for (int s = 0; s < LENGTH(sizes); s++)
+        for (int d = 0; d < 7; d++)
+            for (int again = 0; again < 3 && all_dtypes[d] != GD_FLOAT16; again++)
+                one_matmul(all_dtypes[d], sizes[s][0], sizes[s][1], sizes[s][2], sizes[s][3]);
+}
+
+/* ---- reductions ---- */
+/* The documented tree: blocks of 4096, in a block 16 lanes that are joined by halving, blocks joined in pairs. Lanes of
+ * float32 sums are float32, everything else is double. */
+static double tree(int prod, const array *x, int64_t first, int64_t n)
+{
+    double part[64], lane[16];
+    int64_t blocks = (n + 4095) / 4096;
+    for (int64_t b = 0; b < blocks; b++) {
+        for (int l = 0; l < 16; l++)
+            lane[l] = prod;
+        for (int64_t i = b * 4096; i < n && i < (b + 1) * 4096; i++) {
+            double v = get(x, first + i).f, a = lane[i % 16];
+            lane[i % 16] = prod ? a * v : rounded(x->dtype, a + v);
+        }
+        for (int h = 8; h; h /= 2)
+            for (int l = 0; l < h; l++)
+                lane[l] = prod ? lane[l] * lane[l + h] : lane[l] + lane[l + h];
+        part[b] = lane[0];
+    }
+    for (int64_t m = blocks; m > 1; m = (m + 1) / 2)
+        for (int64_t b = 0; b < (m + 1) / 2; b++)
+            part[b] = 2 * b + 1 == m ? part[2 * b] : prod ? part[2 * b] * part[2 * b + 1] : part[2 * b] + part[2 * b + 1];
+    return blocks ? rounded(x->dtype, part[0]) : prod;
+}
+
+static number whole_total(int prod, const array *x, int64_t first, int64_t n)
+{
+    uint64_t s = (uint64_t)prod;
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t v = (uint64_t)get(x, first + i).i;
+        s = prod ? s * v : s + v;
+    }
+    array one = new_array(x->dtype, 0, NULL, PLAIN);           /* wraps as the dtype does */
+    put(&one, 0, (number){0, (int64_t)s});
+    number v = get(&one, 0);
+    free_array(&one);
+    return v;
+}
+
+/* Is v the better one? NaN is the best of all. */
+static int beats(int dtype, number v, number best, int min)
+{
+    if (is_float(dtype))
+        return !isnan(best.f) && (isnan(v.f) || (min ? v.f < best.f : v.f > best.f));
+    return min ? v.i < best.i : v.i > best.i;
+}
+
+static number reduced(int op, const array *x, int64_t first, int64_t n)
+{
+    int prod = op == GD_OP_PROD, min = op == GD_OP_MIN || op == GD_OP_ARGMIN, any = 0, all = 1;
+    int64_t best = 0;
+    if (op == GD_OP_SUM || op == GD_OP_PROD)
+        return is_float(x->dtype) ? real(tree(prod, x, first, n)) : whole_total(prod, x, first, n);
+    for (int64_t i = 0; i < n; i++) {
+        number v = get(x, first + i);
+        int truth = is_float(x->dtype) ? v.f != 0 : v.i != 0;
+        any |= truth, all &= truth;
+        if (beats(x->dtype, v, get(x, first + best), min))
+            best = i;
+    }
+    if (op == GD_OP_ANY || op == GD_OP_ALL)
+        return whole(op == GD_OP_ANY ? any : all);
+    return op == GD_OP_MAX || op == GD_OP_MIN ? get(x, first + best) : whole(best);
+}
+
+static number log_sum_exp(const array *x, int64_t first, int64_t n)
+{
+    double m = -INFINITY, s = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double v = get(x, first + i).f;
+        m = v > m || isnan(v) ? v : m;
+    }
+    if (isnan(m) || isinf(m))
+        return real(m);
+    for (int64_t i = 0; i < n; i++)
+        s += exp(get(x, first + i).f - m);
+    return real(m + log(s));
+}
+
+/* Special values: every fifth line is untouched, then one -inf, only -inf, one NaN, one +inf. */
+static void spoil(array *x, int64_t lines, int64_t n)
+{
+    for (int64_t l = 0; l < lines && n > 0; l++)
+        for (int64_t i = 0; i < n; i++)
+            if (l % 5 == 2 || (l % 5 && i == (l + 3) % n))
+                put(x, l * n + i, real(l % 5 <= 2 ? -INFINITY : l % 5 == 3 ? NAN : INFINITY));
+}
+
+static int reduced_dtype(int op, int dtype)
+{
+    return op == GD_OP_ANY || op == GD_OP_ALL ? GD_BOOL : op == GD_OP_ARGMAX || op == GD_OP_ARGMIN ? GD_INT64 : dtype;
+}
+
+static void fill_reduced(int op, array *x, int64_t lines, int64_t n)
+{
+    if (op == GD_OP_ANY || op == GD_OP_ALL) {
+        fill(x, op == GD_OP_ALL, 1);
+        if (count(x) > 5 && below(2))
+            put(x, below(count(x)), whole(op == GD_OP_ANY));
+        for (int64_t i = 0; op == GD_OP_ANY && below(2) && i < count(x); i++)
+            put(x, i, whole(0));
+    } else if (is_float(x->dtype)) {
+        fill_reals(x, op == GD_OP_PROD ? 2 : 9);
+        if (op != GD_OP_SUM && op != GD_OP_PROD)
+            spoil(x, lines, n);
+    } else {
+        fill(x, -9, x->dtype == GD_BOOL ? 1 : 9);
+    }
+}
+
+static void one_reduction(int op, int dtype, const dims *s, int r)
+{
+    int la = any_layout(), lo = out_layout(), keep = s->ndim - r, ok = 1;
+    int64_t lines = product(s->n, 0, keep), n = product(s->n, keep, s->ndim), attr[] = {r};
+    array x = new_array(dtype, s->ndim, s->n, la), o = new_array(reduced_dtype(op, dtype), keep, s->n, lo);
+    fill_reduced(op, &x, lines, n);
+    name_case(op, &x, la, lo);
+    int must = n == 0 && lines > 0 && op != GD_OP_SUM && op != GD_OP_PROD && op != GD_OP_ANY && op != GD_OP_ALL
+            && op != GD_OP_LOGSUMEXP ? GD_BAD_PROGRAM : GD_OK;
+    CASE(call(op, &o, 1, (array *[]){&x}, 1, attr, NULL) == must);
+    for (int64_t l = 0; must == GD_OK && l < lines; l++) {
+        number want = op == GD_OP_LOGSUMEXP ? log_sum_exp(&x, l * n, n) : reduced(op, &x, l * n, n);
+        ok &= near(o.dtype, get(&o, l), want, op != GD_OP_LOGSUMEXP ? 0 : dtype == GD_FLOAT32 ? 1e-6 : 1e-14);
+    }
+    CASE(ok);
+    if (op == GD_OP_LOGSUMEXP && must == GD_OK) {              /* no exact answer to compare with: the layout changes no bit */
+        array px = plain_copy(&x), po = new_array(o.dtype, keep, s->n, PLAIN);
+        CASE(call(op, &po, 1, (array *[]){&px}, 1, attr, NULL) == GD_OK && same_values(&o, &po));
+        free_array(&px), free_array(&po);
+    }
+    free_array(&x), free_array(&o);
+}
+
+static void test_reductions(void)
+{
+    static const dims shapes[] = {{0, {0}}, {1, {7}}, {1, {0}}, {2, {3, 0}}, {2, {0, 3}}, {2, {1, 1}}, {2, {5, 17}},
+        {3, {2, 3, 4}}, {3, {4, 1, 70}}, {2, {33, 300}}, {2, {300, 20}}, {5, {2, 3, 2, 5, 3}}};
+    static const dims large[] = {{2, {2, 9000}}, {2, {9, 9000}}, {2, {600, 70}}, {4, {2, 3, 41, 101}}, {1, {4096}},
+        {1, {12289}}, {2, {20, 4097}}};
+    for (int op = GD_OP_SUM; op <= GD_OP_LOGSUMEXP; op++)
+        for (int d = 0; d < 7; d++) {
+            int numeric_only = op == GD_OP_SUM || op == GD_OP_PROD, dtype = all_dtypes[d];
+            if (dtype == GD_FLOAT16 || (dtype == GD_BOOL && numeric_only) || (op == GD_OP_LOGSUMEXP && !is_float(dtype)))
+                continue;
+            for (int s = 0; s < LENGTH(shapes); s++)
+                for (int r = 0; r <= shapes[s].ndim; r++)
+                    one_reduction(op, dtype, &shapes[s], r), one_reduction(op, dtype, &shapes[s], r);
+            for (int s = 0; s < LENGTH(large); s++)
+                for (int r = 1; r <= 2 && r <= large[s].ndim; r++)
+                    for (int k = 0; k < (numeric_only ? LAYOUTS : 1); k++) {
+                        favour = numeric_only ? k : -1;
+                        one_reduction(op, dtype, &large[s], r);
+                    }
+            favour = -1;
+        }
+}
+
+/* ---- softmax ---- */
+static void soft_reference(int log_too, const array *x, int64_t first, int64_t n, double *want)
+{
+    double m = -INFINITY, s = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double v = get(x, first + i).f;
+        m = v > m || isnan(v) ? v : m;
+    }
+    m = m == -INFINITY ? 0 : m;
+    for (int64_t i = 0; i < n; i++)
+        s += exp(get(x, first + i).f - m);
+    for (int64_t i = 0; i < n; i++) {
+        double v = get(x, first + i).f - m;
+        want[i] = log_too ? v - (s == 0 ? 0 : log(s)) : exp(v) / (s == 0 ? 1 : s);
+    }
+}
+
+static void one_softmax(int op, int dtype, const dims *s)
+{
+    int la = any_layout(), lo = out_layout(), ok = 1;
+    int64_t n = s->n[s->ndim - 1], lines = product(s->n, 0, s->ndim - 1);
+    array x = new_array(dtype, s->ndim, s->n, la), o = new_array(dtype, s->ndim, s->n, lo);
+    double *want = malloc((size_t)n * sizeof *want + 1);
+    fill_reals(&x, 9);
+    if (below(2))
+        spoil(&x, lines, n);
+    name_case(op, &x, la, lo);
+    CASE(call(op, &o, 1, (array *[]){&x}, 0, NULL, NULL) == GD_OK);
+    for (int64_t l = 0; l < lines; l++) {
+        soft_reference(op == GD_OP_LOG_SOFTMAX, &x, l * n, n, want);
+        for (int64_t i = 0; i < n; i++)
+            ok &= near(dtype, get(&o, l * n + i), real(want[i]), dtype == GD_FLOAT32 ? 1e-6 : 1e-14);
+    }
+    CASE(ok);
+    array px = plain_copy(&x), po = new_array(dtype, s->ndim, s->n, PLAIN);
+    CASE(call(op, &po, 1, (array *[]){&px}, 0, NULL, NULL) == GD_OK && same_values(&o, &po));
+    free(want);
+    free_array(&x), free_array(&o), free_array(&px), free_array(&po);
+}
+
+static void test_softmax(void)
+{
+    static const dims shapes[] = {{1, {1}}, {1, {0}}, {1, {5}}, {2, {0, 3}}, {2, {3, 0}}, {2, {6, 7}}, {2, {70, 9}}, {2, {5, 64}},
+        {2, {5, 65}}, {2, {2, 5000}}, {2, {6, 4100}}, {2, {130, 70}}, {3, {2, 3, 130}}, {3, {3, 70, 2}}, {4, {2, 5, 1, 6}}};
+    for (int op = GD_OP_SOFTMAX; op <= GD_OP_LOG_SOFTMAX; op++)
+        for (int d = 0; d < 2; d++)
+            for (int s = 0; s < LENGTH(shapes); s++)
+                for (int again = 0; again < 2 * LAYOUTS; again++) {
+                    favour = again < LAYOUTS ? again : -1;
+                    one_softmax(op, float_dtypes[d], &shapes[s]);
+                }
+    favour = -1;
+}
+
+/* ---- scans ---- */
+static void one_scan(int op, int dtype, const dims *s, int reverse)
+{
+    int la = any_layout(), lb = any_layout(), lo = out_layout(), ok = 1;
+    int64_t n = s->n[s->ndim - 1], lines = product(s->n, 0, s->ndim - 1), attr[] = {reverse};
+    array x = new_array(dtype, s->ndim, s->n, la), y = new_array(dtype, s->ndim, s->n, lb);
+    array o = new_array(dtype, s->ndim, s->n, lo);
+    fill(&x, -3, 3), fill(&y, -3, 3);
+    if (is_float(dtype))
+        fill_reals(&x, 1.5), fill_reals(&y, 9);
+    name_case(op, &x, la, lo);
+    CASE(call(op, &o, op == GD_OP_RECURRENCE ? 2 : 1, (array *[]){&x, &y}, 1, attr, NULL) == GD_OK);
+    array one = new_array(dtype, 0, NULL, PLAIN);
+    for (int64_t l = 0; l < lines; l++) {
+        put(&one, 0, whole(op == GD_OP_CUMPROD));
+        for (int64_t k = 0; k < n; k++) {
+            int64_t i = l * n + (reverse ? n - 1 - k : k);
+            number t = get(&one, 0), v = get(&x, i), w = get(&y, i);
+            uint64_t a = (uint64_t)t.i, b = (uint64_t)v.i;
+            number sum = {t.f + v.f, (int64_t)(a + b)}, mul = {t.f * v.f, (int64_t)(a * b)};
+            number both = {rounded(dtype, mul.f) + w.f, (int64_t)(a * b + (uint64_t)w.i)};
+            put(&one, 0, op == GD_OP_CUMSUM ? sum : op == GD_OP_CUMPROD ? mul : both);
+            ok &= near(dtype, get(&o, i), get(&one, 0), 0);
+        }
+    }
+    CASE(ok);
+    free_array(&x), free_array(&y), free_array(&o), free_array(&one);
+}
+
+static void test_scans(void)
+{
+    static const dims shapes[] = {{1, {1}}, {1, {0}}, {1, {50}}, {2, {0, 3}}, {2, {3, 0}}, {2, {6, 7}}, {2, {70, 9}}, {2, {65, 50}},
+        {3, {3, 70, 2}}, {3, {2, 1, 30}}, {4, {2, 5, 4, 6}}};
+    for (int op = GD_OP_CUMSUM; op <= GD_OP_RECURRENCE; op++)
+        for (int d = 0; d < LENGTH(numeric); d++)
+            for (int s = 0; s < LENGTH(shapes); s++)
+                for (int k = 0; k < 2 * LAYOUTS; k++) {
+                    favour = k < LAYOUTS ? k : -1;
+                    one_scan(op, numeric[d], &shapes[s], (k ^ s) % 2);
+                }
+    favour = -1;
+}
+
+/* ---- sorting ---- */
+static number extreme_number(int dtype)
+{
+    static const double floats[] = {0.0, -0.0, 1, -1, INFINITY, -INFINITY, NAN, 5e-324, -5e-324, 1e-45, 3.4e38, -3.4e38};
+    static const int64_t ints[] = {0, 1, -1, INT64_MAX, INT64_MIN, INT32_MAX, INT32_MIN, 255, 256, -256};
+    if (is_float(dtype))
+        return real(floats[below(LENGTH(floats))]);
+    return (number){0, ints[below(LENGTH(ints))]};
+}
+
+static number any_number(void)
+{
+    return (number){ldexp((double)below(1 << 30) - (1 << 29), (int)below(60) - 40), below(1 << 30) * below(1 << 30) - (1 << 29)};
+}
+
+static int ordered(int dtype, number x, number y, int down)    /* x < y; with down, x > y; NaN is the greatest */
+{
+    number a = down ? y : x, b = down ? x : y;
+    if (is_float(dtype))
+        return isnan(b.f) ? !isnan(a.f) : a.f < b.f;
+    return a.i < b.i;
+}
+
+/* A stable order has one permutation only: neighbours are in order, and equal ones in the order of their positions. */
+static int stable(const array *x, const array *at, int64_t first, int64_t n, int down)
+{
+    char *seen = calloc((size_t)n + 1, 1);
+    int ok = 1;
+    for (int64_t i = 0; ok && i < n; i++) {
+        int64_t p = get(at, first + i).i, q = i ? get(at, first + i - 1).i : 0;
+        ok = p >= 0 && p < n && !seen[p];
+        if (!ok)
+            break;
+        seen[p] = 1;
+        number v = get(x, first + p), u = get(x, first + q);
+        ok = i == 0 || ordered(x->dtype, u, v, down) || (!ordered(x->dtype, v, u, down) && q < p);
+    }
+    free(seen);
+    return ok;
+}
+
+static void one_sort(int dtype, const dims *s, int down, int kind)
+{
+    int la = any_layout(), lo = out_layout(), ok = 1;
+    int64_t n = s->n[s->ndim - 1], lines = product(s->n, 0, s->ndim - 1), attr[] = {down}, size = gd_dtype_nbytes(dtype);
+    array x = new_array(dtype, s->ndim, s->n, la), at = new_array(GD_INT64, s->ndim, s->n, lo);
+    array o = new_array(dtype, s->ndim, s->n, lo);
+    fill(&x, -5, dtype == GD_BOOL ? 1 : 5);
+    for (int64_t i = 0; i < count(&x) && dtype != GD_BOOL && kind; i++)
+        put(&x, i, kind == 1 ? extreme_number(dtype) : any_number());
+    name_case(GD_OP_ARGSORT, &x, la, lo);
+    CASE(call(GD_OP_ARGSORT, &at, 1, (array *[]){&x}, 1, attr, NULL) == GD_OK);
+    CASE(call(GD_OP_SORT, &o, 1, (array *[]){&x}, 1, attr, NULL) == GD_OK);
+    for (int64_t l = 0; ok && l < lines; l++) {
+        ok = stable(&x, &at, l * n, n, down);
+        for (int64_t i = l * n; ok && i < (l + 1) * n; i++)
+            ok = memcmp(element(&o, o.block, i), element(&x, x.block, l * n + get(&at, i).i), (size_t)size) == 0;
+    }
+    CASE(ok);
+    free_array(&x), free_array(&at), free_array(&o);
+}
+
+static void test_sorts(void)
+{
+    static const dims shapes[] = {{1, {0}}, {1, {1}}, {2, {0, 3}}, {2, {3, 0}}, {2, {5, 2}}, {1, {23}}, {1, {24}}, {1, {25}}, {2, {3, 100}},
+        {1, {2047}}, {1, {2048}}, {3, {2, 2, 300}}, {1, {5000}}};
+    for (int d = 0; d < 7; d++)
+        for (int s = 0; s < LENGTH(shapes); s++)
+            for (int k = 0; k < 6 && all_dtypes[d] != GD_FLOAT16; k++)
+                one_sort(all_dtypes[d], &shapes[s], k % 2, k / 2);
+    /* On either side of what fits in a thread's own memory. */
+    const int64_t limit = (GDI_LOCAL_NBYTES - (1 << 16)) / 32;
+    one_sort(GD_FLOAT32, &(dims){1, {limit}}, 0, 1);
+    one_sort(GD_FLOAT64, &(dims){2, {2, limit + 1}}, 1, 2);
+}
+
+/* ---- what is refused ---- */
+static int refuses(int op, array o, array x, int n_attr, int64_t attr)
+{
+    int status = call(op, &o, 1, (array *[]){&x}, n_attr, &attr, NULL);
+    free_array(&o), free_array(&x);
+    return status == GD_BAD_PROGRAM;
+}
+
+static void test_refusals(void)
+{
+    const int64_t n[] = {3, 4}, other[] = {4, 3};
+    snprintf(label, sizeof label, "refused");
+#define A(dtype, ndim) new_array(GD_##dtype, ndim, n, PLAIN)
+    CASE(refuses(GD_OP_SUM, A(FLOAT32, 1), A(FLOAT32, 2), 0, 0));
+    CASE(refuses(GD_OP_SUM, A(FLOAT32, 1), A(FLOAT32, 2), 1, 2));
+    CASE(refuses(GD_OP_SUM, A(FLOAT32, 1), A(FLOAT32, 2), 1, -1));
+    CASE(refuses(GD_OP_SUM, A(FLOAT32, 1), A(FLOAT32, 2), 1, INT64_MIN));
+    CASE(refuses(GD_OP_SUM, A(FLOAT64, 1), A(FLOAT32, 2), 1, 1));
+    CASE(refuses(GD_OP_SUM, A(FLOAT16, 1), A(FLOAT16, 2), 1, 1));
+    CASE(refuses(GD_OP_SUM, new_array(GD_FLOAT32, 1, other, PLAIN), A(FLOAT32, 2), 1, 1));
+    CASE(refuses(GD_OP_MAX, A(FLOAT16, 1), A(FLOAT16, 2), 1, 1));
+    CASE(refuses(GD_OP_ARGMAX, A(INT32, 1), A(FLOAT32, 2), 1, 1));
+    CASE(refuses(GD_OP_ANY, A(UINT8, 1), A(FLOAT32, 2), 1, 1));
+    CASE(refuses(GD_OP_LOGSUMEXP, A(INT32, 1), A(INT32, 2), 1, 1));
+    CASE(refuses(GD_OP_SOFTMAX, A(INT32, 2), A(INT32, 2), 0, 0));
+    CASE(refuses(GD_OP_SOFTMAX, A(FLOAT32, 0), A(FLOAT32, 0), 0, 0));
+    CASE(refuses(GD_OP_SOFTMAX, new_array(GD_FLOAT32, 2, other, PLAIN), A(FLOAT32, 2), 0, 0));
+    CASE(refuses(GD_OP_CUMSUM, A(FLOAT32, 0), A(FLOAT32, 0), 1, 0));
+    CASE(refuses(GD_OP_CUMSUM, A(BOOL, 2), A(BOOL, 2), 1, 0));
+    CASE(refuses(GD_OP_CUMSUM, A(FLOAT32, 2), A(FLOAT32, 2), 0, 0));
+    CASE(refuses(GD_OP_RECURRENCE, A(FLOAT32, 2), A(FLOAT32, 2), 1, 0));
+    CASE(refuses(GD_OP_SORT, A(FLOAT16, 2), A(FLOAT16, 2), 1, 0));
+    CASE(refuses(GD_OP_SORT, A(INT64, 2), A(FLOAT32, 2), 1, 0));
+    CASE(refuses(GD_OP_ARGSORT, A(INT32, 2), A(FLOAT32, 2), 1, 0));
+    CASE(refuses(GD_OP_ARGSORT, A(INT64, 0), A(FLOAT32, 0), 1, 0));
+    CASE(refuses(GD_OP_COPY, A(INT64, 2), A(FLOAT32, 2), 0, 0));
+    CASE(refuses(GD_OP_MATMUL, A(FLOAT32, 2), A(FLOAT32, 2), 0, 0));
+#undef A
+}
+
+int main(int argc, char **argv)
+{
+    if (choose_isa(argc, argv))
+        return 2;
+    test_copies();
+    test_matmul();
+    test_reductions();
+    test_softmax();
+    test_scans();
+    test_sorts();
+    test_refusals();
+    CHECK(gd_alloc_live() == 0);
+    return report();
+}

@@ -1,0 +1,357 @@
+"""The input gate: whatever array is given, the result is that of its contiguous native copy, or a clear error before any pointer
+is taken. Inputs, cotangents, out= and bind, on several ops."""
+import ctypes
+
+import numpy as np
+import pytest
+from counting import checked
+
+import graphdiff as gd
+from graphdiff.errors import DTypeError
+
+SHAPE = (4, 6)
+OPS = {
+    "add": lambda x: x + 1.0, "multiply": lambda x: x * x, "exp": gd.exp, "sum": lambda x: gd.sum(x, axis=0), "max": lambda x: gd.max(x, axis=1),
+    "matmul": lambda x: x @ x.T, "einsum": lambda x: gd.einsum("ij,ij->i", x, x), "softmax": gd.softmax, "take": lambda x: x[np.array([2, 0])],
+    "transpose": lambda x: x.T, "concatenate": lambda x: gd.concatenate([x, x]), "sort": gd.sort, "cumsum": lambda x: gd.cumsum(x, axis=0),
+    "conv": lambda x: gd.conv(gd.reshape(x, (1, 4, 6)), np.ones((2, 4, 3))),
+}
+
+
+def values():
+    return np.random.default_rng(0).standard_normal(SHAPE)
+
+
+def misaligned(a):
+    raw = np.zeros(a.nbytes + 8, np.uint8)
+    view = raw[1:1 + a.nbytes].view(a.dtype).reshape(a.shape)
+    view[...] = a
+    assert not view.flags.aligned
+    return view
+
+
+class Subclass(np.ndarray):
+    pass
+
+
+def padded(a, where):
+    """a as a view into a larger array, of the same values."""
+    big = np.full([3 * n for n in a.shape], np.nan)
+    big[where] = a
+    return big[where]
+
+
+LAYOUTS = {
+    "contiguous": lambda a: a,
+    "F-order": lambda a: np.asfortranarray(a),
+    "transposed": lambda a: np.ascontiguousarray(a.T).T,
+    "sliced": lambda a: padded(a, tuple(slice(1, 1 + 2 * n, 2) for n in a.shape)),
+    "negative stride": lambda a: np.ascontiguousarray(np.flip(a))[(slice(None, None, -1),) * a.ndim],
+    "misaligned": misaligned,
+    "big-endian": lambda a: a.astype(">f8"),
+    "big-endian strided": lambda a: np.asfortranarray(a.astype(">f8")),
+    "subclass": lambda a: a.view(Subclass),
+    "list": lambda a: a.tolist(),
+    "list of rows": lambda a: list(a),
+}
+
+
+def read_only(a):
+    a = a.copy()
+    a.flags.writeable = False
+    return a
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_layouts_give_the_bits_of_the_contiguous_copy(name, tmp_path):
+    x = gd.input("x", SHAPE)
+    y = OPS[name](x)
+    c = gd.input("c", y.shape)
+    f = gd.function([x, c], [y, gd.grad(y, x, cotangent=c)])
+    a = values()
+    b = np.random.default_rng(1).standard_normal(y.shape)
+    want = [v.tobytes() for v in f(a, b)]
+    for layout, make in LAYOUTS.items():
+        for given in ((make(a), b), (a, make(b))):
+            before = [np.array(g).tobytes() for g in given]
+            got = f(*given)
+            assert [v.tobytes() for v in got] == want, layout
+            assert all(type(v) is np.ndarray for v in got)
+            assert [np.array(g).tobytes() for g in given] == before
+            checked(2)
+    assert [v.tobytes() for v in f(read_only(a), read_only(b))] == want
+    path = tmp_path / "x.bin"
+    path.write_bytes(a.tobytes())
+    mapped = np.memmap(path, dtype="float64", mode="r", shape=SHAPE)
+    assert [v.tobytes() for v in f(mapped, b)] == want
+    assert path.read_bytes() == a.tobytes()
+    del mapped
+    # float32 values are exact in float64; integers and bools are too.
+    for given in (a.astype("float32"), np.arange(24).reshape(SHAPE), np.arange(24, dtype="uint8").reshape(SHAPE), np.ones(SHAPE, bool),
+                  np.arange(24, dtype=">i4").reshape(SHAPE), np.arange(24, dtype="int16").reshape(SHAPE), a.astype("float16")):
+        assert [v.tobytes() for v in f(given, b)] == [v.tobytes() for v in f(given.astype("float64"), b)]
+        checked(2)
+    # A broadcast view: stride 0.
+    row = np.broadcast_to(a[0], SHAPE)
+    assert [v.tobytes() for v in f(row, b)] == [v.tobytes() for v in f(row.copy(), b)]
+    assert [v.tobytes() for v in f(a, np.broadcast_to(1.0, y.shape))] == [v.tobytes() for v in f(a, np.ones(y.shape))]
+    checked(4)
+
+
+REFUSED = {
+    "object": np.full(SHAPE, None), "object numbers": np.ones(SHAPE, object), "str": np.full(SHAPE, "1"), "bytes": np.full(SHAPE, b"1"),
+    "datetime": np.zeros(SHAPE, "M8[s]"), "timedelta": np.zeros(SHAPE, "m8[s]"), "structured": np.zeros(SHAPE, "f8,i4"),
+    "complex": np.zeros(SHAPE, complex), "complex64": np.zeros(SHAPE, "complex64"), "longdouble": np.zeros(SHAPE, np.longdouble),
+    "masked": np.ma.masked_array(np.zeros(SHAPE)), "uint64": np.zeros(SHAPE, "uint64"), "ragged": [[1.0], [1.0, 2.0]], "none": None,
+    "text": "text", "dict": {}, "complex number": 1j, "set": {1.0},
+}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "bool"])
+@pytest.mark.parametrize("kind", REFUSED)
+def test_other_kinds_of_arrays_are_refused(kind, dtype):
+    x, first = gd.input("weights", SHAPE, dtype), gd.input("first")
+    f = gd.function([first, x], [x, first])
+    for call in (lambda v: f(1.0, v), lambda v: f.bind(1.0, v), lambda v: gd.evaluate(x, {x: v})):
+        with pytest.raises(TypeError, match="weights"):
+            call(REFUSED[kind])
+        checked()
+    with pytest.raises(TypeError):
+        gd.constant(REFUSED[kind])
+    with pytest.raises(TypeError):
+        gd.variable(REFUSED[kind])
+    if dtype == "float64":
+        if kind != "none":          # the default: a scalar is wanted then
+            with pytest.raises(TypeError):
+                gd.grad(x * 1.0, x, cotangent=REFUSED[kind])
+        with pytest.raises(TypeError):
+            gd.jvp(x * 1.0, x, REFUSED[kind])
+
+
+CASTS = {      # (given, declared): accepted?
+    ("float64", "float32"): False, ("float64", "float16"): False, ("float32", "float16"): False, ("float32", "float64"): True,
+    ("float16", "float32"): True, ("int64", "float32"): True, ("int64", "float64"): True, ("int64", "float16"): True, ("bool", "float32"): True,
+    ("uint8", "float64"): True, ("float64", "int64"): False, ("int64", "int32"): False, ("int32", "int64"): True, ("uint8", "int32"): True,
+    ("int64", "uint8"): False, ("int64", "bool"): False, ("float64", "bool"): False, ("bool", "int64"): True, ("bool", "uint8"): True,
+    ("int8", "int32"): True, ("int8", "uint8"): False, ("uint16", "int64"): True, ("uint32", "int64"): True,
+}
+
+
+@pytest.mark.parametrize("given, declared", CASTS)
+def test_only_safe_casts_happen(given, declared):
+    x = gd.input("x", (3,), declared)
+    f = gd.function([x], x)
+    a = np.array([0, 1, 1]).astype(given)
+    if CASTS[given, declared]:
+        r = f(a)
+        assert r.dtype == declared and r.tolist() == a.astype(declared).tolist()
+    else:
+        with pytest.raises(DTypeError, match="argument x"):
+            f(a)
+    with pytest.raises(DTypeError, match="argument x"):      # bind never converts
+        f.bind(a)
+    checked(2)
+
+
+def test_python_numbers_and_lists_are_weak():
+    for dtype, good, bad in [("float32", (1, 1.5, True, 0.1), (1j, "1", None)), ("float64", (1, True), (1j,)), ("int64", (1, True), (1.5, "1")),
+                             ("int32", (7,), (1.5, 2**40)), ("uint8", (255, True), (1.5, 256, -1)), ("bool", (True, False), (1.5, "x"))]:
+        x = gd.input("x", (), dtype)
+        f = gd.function([x], x)
+        for value in good:
+            assert f(value) == np.dtype(dtype).type(value) and f(value).dtype == dtype
+            checked()
+        for value in bad:
+            with pytest.raises((TypeError, ValueError), match="x"):
+                f(value)
+            checked()
+        v = gd.function([gd.input("v", (2,), dtype)], gd.constant(0))
+        v([good[0], good[0]])
+    x = gd.input("x", (), "float32")
+    with pytest.raises(DTypeError):
+        gd.function([x], x)(np.float64(0.1))       # a NumPy scalar has a dtype of its own
+    assert gd.function([x], x)(np.float16(0.5)) == 0.5
+
+
+def test_wrong_shapes_are_named():
+    x = gd.input("weights", SHAPE)
+    f = gd.function([x], x)
+    for bad in (np.zeros(24), np.zeros((6, 4)), np.zeros((4, 6, 1)), 1.0, np.zeros((0, 6))):
+        with pytest.raises(ValueError, match="weights"):
+            f(bad)
+        with pytest.raises(ValueError, match="weights"):
+            f.bind(bad)
+        checked(2)
+
+
+def test_zero_sizes_scalars_and_numpy_scalars():
+    x, s = gd.input("x", (0, 3)), gd.input("s")
+    y = gd.sum(x * s) + s
+    f = gd.function([x, s], [y, *gd.grad(y, [x, s])])
+    for scalar in (2.0, np.float64(2.0), np.array(2.0), np.int32(2), 2, True + 1, np.float32(2.0), np.array(2.0).view(Subclass)):
+        value, gx, gs = f(np.zeros((0, 3)), scalar)
+        assert float(value) == 2.0 and gx.shape == (0, 3) and float(gs) == 1.0
+        checked(3)
+
+
+def test_claims_of_more_memory_than_there_is_fail_before_a_copy():
+    x = gd.input("x", ("n",), "float64")
+    f = gd.function([x], gd.sum(x))
+    for dtype in ("float64", "float32", "uint8"):
+        huge = np.lib.stride_tricks.as_strided(np.zeros(1, dtype), (2**40,), (0,))
+        with pytest.raises(MemoryError, match="x"):
+            f(huge)
+        checked()
+
+
+# -- out= -------------------------------------------------------------------------------------------------------------------------
+
+def test_out_must_fit():
+    x = gd.input("x", SHAPE)
+    f = gd.function([x], [x * 2.0, gd.sum(x)])
+    a = values()
+    for bad, error in [([read_only(a), np.empty(())], ValueError), ([np.empty(SHAPE, "float32"), np.empty(())], TypeError),
+                       ([np.empty(SHAPE, ">f8"), np.empty(())], TypeError), ([np.empty((6, 4)), np.empty(())], ValueError),
+                       ([np.empty(SHAPE), np.empty((), int)], TypeError), ([np.empty(SHAPE), 3.0], TypeError), ([np.empty(SHAPE), None], TypeError),
+                       ([a.tolist(), np.empty(())], TypeError), ([np.ma.masked_array(np.empty(SHAPE)), np.empty(())], TypeError)]:
+        with pytest.raises(error, match=r"out\["):
+            f(a, out=bad)
+        checked()
+
+
+def test_strided_and_misaligned_out_is_written_right():
+    x = gd.input("x", SHAPE)
+    f = gd.function([x], x * 2.0)
+    a = values()
+    for make in (lambda: np.full((8, 12), -1.0)[::2, ::2], lambda: np.empty(SHAPE, order="F"), lambda: np.empty(SHAPE)[::-1],
+                 lambda: misaligned(np.zeros(SHAPE)), lambda: np.empty(SHAPE).view(Subclass)):
+        out = make()
+        base = out.base
+        assert f(a, out=out) is out and np.array_equal(out, a * 2.0)
+        if base is not None and base.shape == (8, 12):
+            assert (base[1::2] == -1).all() and (base[:, 1::2] == -1).all()
+        checked()
+
+
+@pytest.mark.parametrize("name", ["add", "transpose", "matmul square", "cumsum", "reverse", "conv"])
+def test_overlapping_out_gives_the_copy_first_result(name):
+    n = 5
+    x = gd.input("x", (n, n))
+    y = {"add": x + x.T, "transpose": x.T, "matmul square": x @ x, "cumsum": gd.cumsum(x, axis=0), "reverse": x[::-1],
+         "conv": gd.reshape(gd.conv(gd.reshape(x, (1, 1, n, n)), np.ones((1, 1, 3, 3)), padding="same"), (n, n))}[name]
+    f = gd.function([x], y)
+    memory = np.random.default_rng(0).standard_normal(3 * n * n)
+    for shift in (0, 1, 7, n * n - 1, -3):
+        m = memory.copy()
+        a = m[n * n: 2 * n * n].reshape(n, n)
+        out = m[n * n + shift: 2 * n * n + shift].reshape(n, n)
+        want = f(a.copy())
+        f(a, out=out)
+        assert out.tobytes() == want.tobytes(), shift
+        checked()
+    a = memory[:n * n].reshape(n, n).copy()
+    want = f(a.copy())
+    f(a, out=a.T)
+    assert np.array_equal(a.T, want)
+
+
+def test_overlapping_outs_are_refused():
+    x = gd.input("x", (4,))
+    f = gd.function([x], [x + 1.0, x + 2.0])
+    m = np.empty(6)
+    with pytest.raises(ValueError, match="overlap"):
+        f(np.zeros(4), out=[m[:4], m[2:]])
+    with pytest.raises(ValueError, match="overlap"):
+        f(np.zeros(4), out=[m[:4], m[:4]])
+    m = np.empty(8)
+    f(np.zeros(4), out=[m[::2], m[1::2]])        # interleaved: no byte in common
+    assert m.tolist() == [1, 2] * 4
+
+
+def test_out_that_is_the_memory_of_a_variable():
+    w = gd.variable(np.arange(4.0), "w")
+    with pytest.raises(ValueError, match="read-only"):
+        gd.function([], w * 2.0)(out=w.value)
+    assert w.value.tolist() == [0, 1, 2, 3]
+
+
+def test_one_array_as_two_inputs():
+    x, y = gd.inputs("x y", (3, 3))
+    f = gd.function([x, y], [x @ y, x - y.T])
+    a = np.arange(9.0).reshape(3, 3)
+    assert [v.tolist() for v in f(a, a)] == [(a @ a).tolist(), (a - a.T).tolist()]
+    assert np.array_equal(f(a, a[::-1])[0], a @ a[::-1])
+
+
+# -- __array__ that misbehaves --------------------------------------------------------------------------------------------------
+
+def test_the_exception_of_array_passes():
+    class Raises:
+        def __array__(self, dtype=None, copy=None):
+            raise KeyError("mine")
+
+    x = gd.input("x", (3,))
+    f = gd.function([x], x)
+    with pytest.raises(KeyError, match="mine"):
+        f(Raises())
+
+
+def test_array_that_lies_about_its_size():
+    class Lies:
+        shape = (3,)
+        dtype = np.dtype("float64")
+
+        def __init__(self, result):
+            self.result = result
+
+        def __len__(self):
+            return 3
+
+        def __array__(self, dtype=None, copy=None):
+            return self.result
+
+    x = gd.input("x", (3,))
+    f = gd.function([x], x * 1.0)
+    assert f(Lies(np.arange(3.0))).tolist() == [0, 1, 2]
+    for result, error in [(np.zeros(2), ValueError), (np.zeros((3, 1)), ValueError), (np.zeros(3, complex), TypeError)]:
+        with pytest.raises(error, match="x"):
+            f(Lies(result))
+        checked()
+    with pytest.raises((TypeError, ValueError)):
+        f(Lies("no array"))
+
+
+def test_arrays_resized_while_a_later_argument_is_converted():
+    """refcheck=False makes NumPy move memory that others point to: pointers are taken after all code of the caller's has run."""
+    x, y = gd.inputs("x y", (1000,))
+    f = gd.function([x, y], x + y)
+    for size in (0, 10, 100_000):
+        first, out = np.zeros(1000), np.zeros(1000)
+
+        class Resizes:
+            def __init__(self, target):
+                self.target = target
+
+            def __array__(self, dtype=None, copy=None, size=size):
+                self.target.resize(size, refcheck=False)
+                return np.ones(1000)
+
+        with pytest.raises(ValueError, match="shape"):
+            f(first, Resizes(first))
+        with pytest.raises(ValueError, match="shape"):
+            f(np.zeros(1000), Resizes(out), out=out)
+        checked(2)
+
+
+def test_bound_arrays_stay_alive():
+    x = gd.input("x", (1000,))
+    call = gd.function([x], gd.sum(x)).bind(np.ones(1000))
+    junk = [np.full(1000, np.nan) for _ in range(50)]
+    assert float(call()) == 1000.0 and len(junk) == 50
+
+
+def test_memory_of_a_ctypes_buffer():
+    buffer = (ctypes.c_double * 4)(1, 2, 3, 4)
+    x = gd.input("x", (4,))
+    assert float(gd.function([x], gd.sum(x))(np.frombuffer(buffer))) == 10.0
+    assert float(gd.function([x], gd.sum(x))(buffer)) == 10.0
