@@ -81,9 +81,10 @@ def _point(ys: Sequence[Node], xs: Sequence[Node], at: Any) -> dict[Node, Any]:
     for n, value in pairs:
         if not isinstance(n, Node):
             raise NodeTypeError(f"the keys of at are nodes, not {type(n).__name__}")
-        feeds[n] = Gate(n.label, n.shape, n.dtype).check(value)
-        if feeds[n].ndim != n.ndim:
-            raise Gate(n.label, n.shape, n.dtype).wrong_shape(feeds[n].shape)
+        gate = Gate(n.label, n.shape, n.dtype)
+        feeds[n] = gate.check(value)
+        if feeds[n].ndim != n.ndim or any(isinstance(a, int) and a != b for a, b in zip(n.shape, feeds[n].shape, strict=True)):
+            raise gate.wrong_shape(feeds[n].shape)
     missing = [n for n in toposort([*ys, *xs], stop={id(n) for n in feeds}) if n.op == "input" and n not in feeds]
     if missing:
         raise NodeTypeError(f"at gives no value for input {missing[0].label!r}\nhint: at={{node: array}} with every input the outputs need")
@@ -242,6 +243,11 @@ def _verdict(claims: _Claims, values: Sequence[Any], feeds: Mapping[Node, Any], 
     return claims.wrong(values, central, rtol)
 
 
+def _opaque(node: Node) -> bool:
+    """Whether the derivative is the user's own rule. (A checkpoint's is that of its body, whose nodes are looked at first.)"""
+    return node.op == "custom" and not node._attrs[0].transparent
+
+
 def _path(ys: Sequence[Node], xs: Sequence[Node]) -> list[Node]:
     """The nodes with a derivative between xs and ys, in running order; bodies of custom gradients belong to their node."""
     order = toposort(ys)
@@ -250,7 +256,7 @@ def _path(ys: Sequence[Node], xs: Sequence[Node]) -> list[Node]:
     inside: set[int] = {id(y) for y in ys}
     for node in reversed(order):          # from ys down along operands derivatives flow to
         if id(node) in inside and id(node) not in given:
-            inside.update(id(x) for x in (node.inputs[1:] if node.op == "custom" else node.inputs))
+            inside.update(id(x) for x in (node.inputs[1:] if _opaque(node) else node.inputs))
     return [n for n in order if id(n) in inside and id(n) in reach and id(n) not in given and n.inputs and not n.op.zero]
 
 
@@ -263,7 +269,7 @@ def _accuse(claims: _Claims, values: Sequence[Any], found: tuple[str, int, float
     feeds = claims.feeds
     base = reference_values([*claims.nodes, *claims.ys, *path], feeds)
     # A custom gradient is judged first: its body's nodes are right, and its users' are too.
-    for node in sorted(path, key=lambda n: n.op != "custom"):
+    for node in sorted(path, key=lambda n: 0 if _opaque(n) else 1 if n.op != "custom" else 2):
         bad = _alone(node, base, feeds, claims.modes)
         if bad is None:
             continue

@@ -15,7 +15,7 @@ from ..graph.node import Node, new_node
 from ..graph.opdef import OpDef, register
 from ..graph.walk import toposort
 from ..ops.movement import reshape_to, stack, zeros_like
-from ..specs import format_shape, has_dims
+from ..specs import check_shape, format_shape, has_dims
 
 _token = itertools.count()
 
@@ -39,6 +39,7 @@ def jacobian(y: Any, x: Any, mode: str = "auto") -> Any:
         raise NodeTypeError(f"mode must be 'auto', 'forward' or 'reverse', not {mode!r}")
     if has_dims(y.shape) or has_dims(x.shape):
         raise ShapeError(f"needs known sizes, not {format_shape(y.shape)} and {format_shape(x.shape)}")
+    check_shape(y.shape + x.shape, x.dtype)
     if y.size == 0 or x.size == 0:
         return make_constant(np.zeros(y.shape + x.shape, x.dtype))
     if mode == "reverse" or (mode == "auto" and y.size <= x.size):

@@ -13,6 +13,7 @@ from ..errors import DTypeError
 from ..graph.build import as_node, located, make
 from ..graph.node import Node
 from ..graph.opdef import MINUS_ONE, ONE, ZERO, OpDef, register
+from ..specs import broadcast, check_shape
 from . import special
 from .families import _infer_binary, binary, cast, pair
 from .unary import log, logical_not, reciprocal, sigmoid, sign, square, trunc_, unary
@@ -215,8 +216,7 @@ logical_xor = binary("logical_xor", "exactly one is nonzero", np.logical_xor, ki
 
 
 def _where_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
-    from ..specs import broadcast
-    return broadcast(*[x.shape for x in inputs]), inputs[1].dtype
+    return check_shape(broadcast(*[x.shape for x in inputs]), inputs[1].dtype), inputs[1].dtype
 
 
 def _where_vjp(g: Node, node: Node, needs: Any) -> Any:

@@ -214,6 +214,8 @@ def _each(value: Any, n: int, what: str, least: int = 1) -> tuple[int, ...]:
             raise NodeTypeError(f"{what} is a whole number, or one an axis, not {type(v).__name__}")
         if v < least:
             raise ShapeError(f"{what} must be at least {least}, not {v}")
+        if v >= 2**62:        # kernels count in 64 bits
+            raise ShapeError(f"{what} {v} is too large")
     return tuple(int(v) for v in values)
 
 

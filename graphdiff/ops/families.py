@@ -15,7 +15,7 @@ from ..errors import DTypeError
 from ..graph.build import as_node, located, make, public, scalar
 from ..graph.node import Node
 from ..graph.opdef import ZERO, OpDef, register
-from ..specs import broadcast
+from ..specs import broadcast, check_shape
 
 NUMBER = (float, int, bool)
 
@@ -25,7 +25,7 @@ def _infer_same(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
     shape = first.shape
     for x in inputs:
         if x.shape != shape:
-            return broadcast(*[y.shape for y in inputs]), first.dtype
+            return check_shape(broadcast(*[y.shape for y in inputs]), first.dtype), first.dtype
     return shape, first.dtype
 
 
@@ -41,7 +41,7 @@ def _infer_binary(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
         return a, x.dtype
     if not a:
         return b, x.dtype
-    return broadcast(a, b), x.dtype
+    return check_shape(broadcast(a, b), x.dtype), x.dtype
 
 
 def _infer_test(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
@@ -49,7 +49,8 @@ def _infer_test(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
 
 
 def _infer_cast(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
-    return inputs[0].shape, attrs[0]
+    x, dtype = inputs[0], attrs[0]
+    return x.shape if dtype.itemsize <= x.dtype.itemsize else check_shape(x.shape, dtype), dtype
 
 
 def _cast_vjp(g: Node, node: Node, needs: Any) -> Any:

@@ -356,6 +356,9 @@ def _slice(item: slice, n: Any) -> tuple[Any, int, Any]:
     step = 1 if item.step is None else item.step
     if isinstance(step, Node) or isinstance(item.start, Node) or isinstance(item.stop, Node):
         raise NodeTypeError("slice bounds must be numbers\nhint: gd.take(x, indices) takes a node")
+    for bound in (item.start, item.stop, step):
+        if bound is not None and not isinstance(bound, Dim) and not hasattr(bound, "__index__"):
+            raise NodeTypeError(f"slice bounds must be whole numbers, not {type(bound).__name__}")
     step = step.__index__()
     if step == 0:
         raise ShapeError("slice step cannot be zero")
@@ -520,6 +523,7 @@ def one_hot(labels: Any, n: int, dtype: Any = "float64") -> Node:
         raise DTypeError(f"labels must be integers, not {labels.dtype}")
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
         raise ShapeError(f"n must be an int >= 0, not {n!r}")
+    check_shape((*labels.shape, int(n)), INT64)
     column = reshape_to(labels, (*labels.shape, 1))
     return cast(equal(cast(column, INT64), np.arange(n)), as_dtype(dtype))
 

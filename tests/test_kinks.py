@@ -1,0 +1,140 @@
+"""Kinks, zeros and saturation: the values of the numerical contract."""
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from counting import checked
+
+import graphdiff as gd
+
+INF, NAN = math.inf, math.nan
+
+
+def slope(build, *at, order=1, which=0):
+    """A derivative of a scalar function at a point, in both modes, which must agree."""
+    xs = [gd.input(f"x{i}") for i in range(len(at))]
+    y = build(*xs)
+    for _ in range(order - 1):
+        y = gd.grad(y, xs[which], unconnected="zero")
+    reverse = gd.grad(y, xs[which], unconnected="zero")
+    forward = gd.jvp(y, xs[which], 1.0)
+    r, f = gd.function(xs, [reverse, forward])(*at)
+    assert float(r) == float(f) or (math.isnan(r) and math.isnan(f)), (float(r), float(f))
+    checked()
+    return float(r)
+
+
+@pytest.mark.parametrize(("build", "at", "want"), [
+    (gd.abs, (0.0,), 0.0), (gd.sign, (0.0,), 0.0), (gd.relu, (0.0,), 0.0), (gd.relu, (-0.0,), 0.0), (gd.hard_tanh, (1.0,), 0.0),
+    (gd.hard_tanh, (-1.0,), 0.0), (gd.leaky_relu, (0.0,), 0.01), (gd.elu, (0.0,), 1.0), (gd.floor, (0.3,), 0.0), (gd.ceil, (1.0,), 0.0),
+    (gd.trunc, (2.5,), 0.0), (gd.rint, (0.5,), 0.0), (lambda x: gd.clip(x, -1.0, 1.0), (1.0,), 0.5), (lambda x: gd.clip(x, -1.0, 1.0), (-1.0,), 0.5),
+    (lambda x: gd.clip(x, -1.0, 1.0), (0.3,), 1.0), (gd.sqrt, (0.0,), INF), (gd.sinc, (0.0,), 0.0), (gd.entr, (0.0,), INF),
+    (gd.softplus, (1000.0,), 1.0), (gd.softplus, (-1000.0,), 0.0), (gd.sigmoid, (800.0,), 0.0), (gd.gelu, (INF,), 1.0), (gd.gelu, (-INF,), 0.0),
+])
+def test_kinks_and_ends(build, at, want):
+    assert slope(build, *at) == want
+
+
+@pytest.mark.parametrize("f", [gd.maximum, gd.minimum])
+def test_ties_share(f):
+    assert [slope(f, 2.0, 2.0, which=k) for k in (0, 1)] == [0.5, 0.5]
+    assert slope(lambda x: f(x, 0.0), 0.0) == 0.5
+
+
+@pytest.mark.parametrize(("f", "values", "want"), [
+    (gd.max, [3.0, 3.0, 1.0], [0.5, 0.5, 0.0]), (gd.min, [1.0, 2.0, 1.0, 1.0], [1 / 3, 0.0, 1 / 3, 1 / 3]), (gd.norm, [0.0, 0.0], [0.0, 0.0]),
+    (gd.std, [2.0, 2.0, 2.0], [0.0, 0.0, 0.0]), (gd.prod, [2.0, 3.0, 0.0], [0.0, 0.0, 6.0]), (gd.prod, [2.0, 0.0, 0.0, 3.0], [0.0] * 4),
+    (gd.logsumexp, [-INF, -INF], [0.0, 0.0]), (gd.median, [4.0, 1.0, 3.0, 10.0], [0.5, 0.0, 0.5, 0.0]),
+])
+def test_reductions(f, values, want):
+    x = gd.input("x", (len(values),))
+    got = gd.evaluate(gd.grad(f(x), x), {x: values})
+    np.testing.assert_allclose(got, want, rtol=1e-15)
+    second = gd.evaluate(gd.hessian(f(x), x), {x: values})
+    assert not np.isnan(second).any()
+    checked(2)
+
+
+@pytest.mark.parametrize(("x", "y", "dx", "dy"), [
+    (0.0, 2.0, 0.0, 0.0), (0.0, 1.0, 1.0, 0.0), (0.0, 0.5, INF, 0.0), (0.0, 0.0, 0.0, 0.0), (2.0, 3.0, 12.0, 8 * math.log(2)),
+])
+def test_powers(x, y, dx, dy):
+    assert slope(gd.power, x, y, which=0) == pytest.approx(dx)
+    assert slope(gd.power, x, y, which=1) == pytest.approx(dy)
+
+
+def test_power_of_a_negative_base():
+    assert slope(lambda x: x**3, -2.0) == 12.0
+    assert slope(lambda x: x ** gd.constant(3.0), -2.0) == 12.0
+    assert slope(lambda x: x**2.0, 0.0, order=2) == 2.0
+
+
+def test_origin_of_two_variables():
+    for f in (gd.hypot, gd.arctan2):
+        assert [slope(f, 0.0, 0.0, which=k) for k in (0, 1)] == [0.0, 0.0]
+
+
+def test_strong_zero():
+    """The branch not taken, and a factor that is exactly zero, never poison a derivative."""
+    assert slope(lambda x: gd.where(x > 0.0, gd.sqrt(x), 0.0), -1.0) == 0.0
+    assert slope(lambda x: gd.where(x > 0.0, gd.log(x), x), 0.0) == 1.0
+    v = gd.input("v")         # reverse mode only: forward mode meets the true tangent, +inf, before the zero
+    assert float(gd.evaluate(gd.grad(gd.sqrt(v) ** 2, v), {v: 0.0})) == 0.0
+    assert slope(lambda x: (gd.sqrt(x) - 1.0) ** 2, 1.0, order=2) == 0.5
+    x = gd.input("x", (4,))
+    y = gd.sum((1.0 / x)[1:])
+    np.testing.assert_array_equal(gd.evaluate(gd.grad(y, x), {x: [0.0, 1.0, 2.0, 4.0]}), [0.0, -1.0, -0.25, -0.0625])
+
+
+def test_second_derivatives_in_the_tails():
+    assert slope(gd.softplus, 37.42994775023705, order=2) == pytest.approx(5.551115123125775e-17, rel=1e-14)
+    assert slope(gd.tanh, 1e-300, order=2) == -2e-300
+    assert slope(gd.sinc, 0.0, order=2) == pytest.approx(-math.pi**2 / 3, rel=1e-14)
+
+
+def test_pooling_tie_goes_to_the_first():
+    x = gd.input("x", (1, 1, 2, 2))
+    g = gd.evaluate(gd.grad(gd.sum(gd.max_pool(x, 2)), x), {x: np.zeros((1, 1, 2, 2))})
+    np.testing.assert_array_equal(g[0, 0], [[1, 0], [0, 0]])
+
+
+@pytest.mark.parametrize("build", [lambda x: x > 0.0, lambda x: gd.argmax(x), lambda x: x.astype("int64"), lambda x: gd.stop_gradient(x)])
+def test_cut_paths_are_named(build):
+    x = gd.input("x", (3,))
+    y = gd.sum(build(x).astype("float64"))
+    with pytest.raises(gd.errors.GradientError, match="cuts|cut by"):
+        gd.grad(y, x)
+    assert not gd.evaluate(gd.grad(y, x, unconnected="zero"), {x: [1.0, 2.0, 3.0]}).any()
+    checked(2)
+
+
+def test_nan_in_extremes():
+    x = gd.input("x", (3,))
+    values = [1.0, NAN, 3.0]
+    got = gd.function([x], [gd.max(x), gd.min(x), gd.argmax(x), gd.fmax(x, 0.0)])(values)
+    assert math.isnan(got[0]) and math.isnan(got[1]) and int(got[2]) == 1
+    np.testing.assert_array_equal(got[3], [1.0, 0.0, 3.0])
+
+
+def test_rows_of_minus_infinity():
+    x = gd.input("x", (2, 2))
+    values = [[-INF, -INF], [-INF, 0.0]]
+    s, l, e, g = gd.function([x], [gd.softmax(x), gd.log_softmax(x), gd.logsumexp(x, axis=1), gd.grad(gd.sum(gd.softmax(x) * x[:, ::-1]), x)])(values)
+    np.testing.assert_array_equal(s, [[0, 0], [0, 1]])
+    np.testing.assert_array_equal(l, [[-INF, -INF], [-INF, 0]])
+    np.testing.assert_array_equal(e, [-INF, 0])
+    del g
+    checked(3)
+
+
+def test_float32_counts():
+    n = 2**24 + 4096
+    ones = np.ones((n, 2), np.float32)
+    x = gd.input("x", ones.shape, "float32")
+    f = gd.function([x], [gd.sum(x, axis=0), gd.sum(x), gd.sum(x, axis=1)], threads=1)
+    columns, total, rows = f(ones)
+    np.testing.assert_array_equal(columns, [n, n])
+    assert float(total) == float(np.float32(2 * n)) and rows[0] == 2
+    checked(3)

@@ -1,0 +1,195 @@
+"""Hostile sizes: an error when the graph is built, in the blink of an eye, with nothing allocated."""
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+from counting import checked
+
+import graphdiff as gd
+from graphdiff.errors import GraphdiffError
+
+TOO_LARGE = [(2**62, 4), (2**31,) * 3, (4194305, 4194305, 211106198978564), (0, 2**62, 8), (2**63,), (2**64,), (10**30,), (-1,), (3, -2), (1,) * 33,
+             (-2**63,), (2**60 * 8,)]
+INT_MIN = -2**63
+
+
+def refused(build, limit=0.05):
+    """A GraphdiffError that is a ValueError, TypeError or IndexError, quickly and without memory."""
+    tracemalloc.start()
+    start = time.perf_counter()
+    try:
+        with pytest.raises((ValueError, TypeError, IndexError)) as caught:
+            build()
+        seconds = time.perf_counter() - start
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert isinstance(caught.value, GraphdiffError), caught.value
+    assert seconds < limit, seconds
+    assert peak < 1 << 20, peak
+    checked(3)
+
+
+@pytest.mark.parametrize("shape", TOO_LARGE, ids=str)
+def test_impossible_shapes(shape):
+    x = gd.input("x", (2, 3))
+    one = gd.input("s")
+    for build in (lambda: gd.input("y", shape), lambda: gd.zeros(shape), lambda: gd.ones(shape), lambda: gd.full(shape, 1.0), lambda: gd.broadcast_to(one, shape),
+                  lambda: gd.random.normal(gd.random.key(0), shape), lambda: gd.random.uniform(gd.random.key(0), shape)):
+        refused(build)
+    if not all(n == -1 for n in shape):
+        refused(lambda: gd.reshape(x, shape))
+
+
+def test_the_limit_itself():
+    assert gd.input("x", (2**60 - 1,)).size == 2**60 - 1
+    refused(lambda: gd.input("x", (2**60,)))
+    assert gd.input("x", (2**62,), "uint8").shape == (2**62,)
+    refused(lambda: gd.input("x", (2**63,), "uint8"))
+    assert gd.input("x", (1,) * 32).ndim == 32
+    assert gd.input("x", (0, 2**40)).size == 0
+
+
+def test_results_too_large():
+    a, b = gd.input("a", (2**31, 1)), gd.input("b", (1, 2**31))
+    c = gd.input("c", (2**40,))
+    for build in (lambda: a @ b, lambda: a + b, lambda: gd.outer(c, c), lambda: gd.einsum("i,j->ij", c, c), lambda: gd.kron(c, c), lambda: gd.diag(c),
+                  lambda: gd.tile(c, 2**30), lambda: gd.repeat(c, 2**30), lambda: gd.pad(c, 2**62), lambda: gd.broadcast_to(c, (2**40, 2**40)),
+                  lambda: gd.stack([c] * 2, axis=5), lambda: gd.concatenate([c] * 2, axis=3), lambda: gd.one_hot(gd.input("i", (2**40,), "int64"), 2**40),
+                  lambda: gd.conv(gd.input("x", (1, 1, 3)), gd.input("w", (1, 1, 3)), padding=2**62),
+                  lambda: gd.conv_transpose(gd.input("x", (1, 1, 2**40)), gd.input("w", (1, 1, 3)), stride=2**40),
+                  lambda: gd.segment_sum(gd.input("d", (3, 4)), gd.input("i", (3,), "int64"), 2**62), lambda: gd.jacobian(c * 2.0, c, mode="reverse")):
+        refused(build)
+
+
+def test_a_large_matmul_builds_and_asks_for_memory_only_when_run():
+    a, b = gd.input("a", (2**20, 1)), gd.input("b", (1, 2**20))
+    y = a @ b
+    assert y.shape == (2**20, 2**20)
+    f = gd.function([a, b], gd.sum(y))
+    with pytest.raises(MemoryError):
+        f(np.zeros((2**20, 1)), np.zeros((1, 2**20)))
+
+
+def test_impossible_reshapes():
+    x = gd.input("x", (2, 3))
+    for shape in ((-1, -1), (0, -1), (7,), (-2, 3), (2.0, 3), (INT_MIN,), (2, 3, 0), (2**32, 2**32), None):
+        refused(lambda shape=shape: gd.reshape(x, shape))
+    e = gd.input("e", (0, 3))
+    assert gd.reshape(e, (3, -1)).shape == (3, 0)
+    refused(lambda: gd.reshape(e, (0, -1)))
+
+
+BAD_AXES = (2, -3, INT_MIN, 2**63, 10**30, 1.0, "0", (0, 0), (0, 2), None)
+
+
+@pytest.mark.parametrize("axis", BAD_AXES, ids=repr)
+def test_impossible_axes(axis):
+    x = gd.input("x", (2, 3))
+    functions = [gd.softmax, gd.log_softmax, gd.take_along_axis] if axis is None else [
+        gd.sum, gd.max, gd.prod, gd.argmax, gd.mean, gd.logsumexp, gd.any, gd.softmax, gd.log_softmax, gd.cumsum, gd.sort, gd.argsort, gd.squeeze,
+        gd.flip, gd.std]
+    for f in functions:
+        if f is gd.take_along_axis:
+            continue
+        refused(lambda f=f: f(x, axis=axis))
+    if axis is not None and not isinstance(axis, tuple):
+        for build in (lambda: gd.stack([x, x], axis=axis if axis not in (2, -3) else 5), lambda: gd.concatenate([x, x], axis=axis), lambda: gd.swapaxes(x, 0, axis),
+                      lambda: gd.take(x, np.array([0]), axis=axis), lambda: gd.roll(x, 1, axis=axis), lambda: gd.repeat(x, 2, axis=axis),
+                      lambda: gd.split(x, 1, axis=axis), lambda: gd.moveaxis(x, 0, axis), lambda: gd.transpose(x, (0, axis))):
+            refused(build)
+        if axis == -3:
+            assert gd.expand_dims(x, -3).shape == (1, 2, 3)
+        elif axis == 2:
+            assert gd.expand_dims(x, 2).shape == (2, 3, 1)
+        else:
+            refused(lambda: gd.expand_dims(x, axis))
+
+
+@pytest.mark.parametrize("bad", [0, -1, INT_MIN, 2**63, 1.5, "same ", None, (1, 0), (1, 2, 3)], ids=repr)
+def test_impossible_windows_strides_and_dilations(bad):
+    x, w = gd.input("x", (1, 2, 5, 5)), gd.input("w", (2, 2, 3, 3))
+    refused(lambda: gd.max_pool(x, bad))
+    refused(lambda: gd.avg_pool(x, bad))
+    if bad is not None:
+        refused(lambda: gd.max_pool(x, 2, stride=bad))
+        refused(lambda: gd.avg_pool(x, 2, stride=bad))
+    refused(lambda: gd.max_pool(x, 2, dilation=bad))
+    refused(lambda: gd.conv(x, w, stride=bad))
+    refused(lambda: gd.conv(x, w, dilation=bad))
+    refused(lambda: gd.conv_transpose(x, w, stride=bad))
+    refused(lambda: gd.conv(x, w, groups=bad))
+    if bad not in (0, (1, 0)):
+        refused(lambda: gd.conv(x, w, padding=bad))
+        refused(lambda: gd.max_pool(x, 3, padding=bad))
+
+
+def test_windows_larger_than_the_input():
+    x = gd.input("x", (1, 1, 3))
+    for build in (lambda: gd.max_pool(x, 4), lambda: gd.avg_pool(x, 2**40), lambda: gd.conv(x, gd.input("w", (1, 1, 4))),
+                  lambda: gd.conv(x, gd.input("w", (1, 1, 2)), dilation=2**40), lambda: gd.conv(x, gd.input("w", (1, 1, 0))),
+                  lambda: gd.conv(x, gd.input("w", (1, 2, 2))), lambda: gd.conv(x, gd.input("w", (3, 1, 2)), groups=2),
+                  lambda: gd.max_pool(gd.input("y", (3,)), 2), lambda: gd.conv(x, gd.input("w", (1, 1, 2, 2)))):
+        refused(build)
+
+
+@pytest.mark.parametrize("index", [3, -4, 2**63, INT_MIN, 10**30, 1.5, "0", (0, 0, 0), np.array([3]), np.array([-4]), np.array([0.0]), (Ellipsis, Ellipsis),
+                                   np.zeros((2, 2), bool), slice(None, None, 0), slice(1.0, 2), {}], ids=repr)
+def test_impossible_indices(index):
+    x = gd.input("x", (3, 2))
+    if isinstance(index, np.ndarray) and index.dtype == bool or not isinstance(index, np.ndarray):
+        refused(lambda: x[index])
+        refused(lambda: x.at[index].set(1.0))
+        refused(lambda: x.at[index].add(1.0))
+    else:
+        with pytest.raises((IndexError, TypeError)):
+            gd.evaluate(x[index], {x: np.zeros((3, 2))})
+
+
+def test_slices_are_clipped_like_numpy():
+    x = gd.input("x", (5,))
+    a = np.arange(5.0)
+    ends = (None, 0, 2, -2, 7, -9, 2**62, INT_MIN)
+    for start in ends:
+        for stop in ends:
+            for step in (None, 1, -1, 2, 2**62, INT_MIN):
+                y = x[start:stop:step]
+                want = a[start:stop:step]
+                assert y.shape == want.shape
+                checked()
+    got = gd.function([x], [x[i:j:k] for i in (None, 1, -9) for j in (None, -1, 9) for k in (1, -2)])(a)
+    for v, w in zip(got, [a[i:j:k] for i in (None, 1, -9) for j in (None, -1, 9) for k in (1, -2)], strict=True):
+        assert v.tolist() == w.tolist()
+        checked()
+
+
+@pytest.mark.parametrize("index", [3, -4, 2**62, INT_MIN, 10**6])
+def test_indices_that_arrive_with_the_call(index):
+    x, i = gd.input("x", (3, 2)), gd.input("i", (), "int64")
+    v = gd.input("v", (4,), "int64")
+    a = np.zeros((3, 2))
+    for y in (gd.take(x, i, axis=0), x[i], x.at[i].set(1.0), x.at[i].add(1.0), x[:, gd.constant(1)][i]):
+        with pytest.raises(IndexError, match=str(index)):
+            gd.function([x, i], y)(a, index)
+        checked()
+    for y in (x[v], gd.take_along_axis(x, gd.reshape(v, (2, 2)), axis=0)):
+        with pytest.raises(IndexError):
+            gd.function([x, v], y)(a, np.array([0, 1, index, 0]))
+        checked()
+
+
+def test_empty_arrays_run_everywhere():
+    x = gd.input("x", (0, 3))
+    outs = [gd.exp(x), gd.sum(x), gd.sum(x, axis=0), gd.prod(x), x @ np.ones((3, 2)), np.ones((2, 0)) @ x, gd.softmax(x), gd.sort(x, axis=0), gd.cumsum(x, axis=0),
+            gd.concatenate([x, x]), x.T, gd.mean(x, axis=1), gd.logsumexp(x, axis=1), gd.einsum("ij,ik->jk", x, x), gd.any(x), gd.all(x)]
+    r = gd.function([x], outs)(np.zeros((0, 3)))
+    assert [v.shape for v in r] == [o.shape for o in outs]
+    assert float(r[1]) == 0 and r[2].tolist() == [0, 0, 0] and float(r[3]) == 1 and not r[5].any() and not r[14] and r[15]
+    for o in outs[:14]:
+        g = gd.evaluate(gd.grad(o, x, cotangent=gd.ones_like(o), unconnected="zero"), {x: np.zeros((0, 3))})
+        assert g.shape == (0, 3)
+        checked()
+    for build in (lambda: gd.max(x), lambda: gd.argmin(x, axis=0), lambda: gd.min(x, axis=0)):
+        refused(build)
+    assert np.isnan(gd.evaluate(gd.mean(x), {x: np.zeros((0, 3))}))
