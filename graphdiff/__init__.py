@@ -28,7 +28,7 @@ from .graph.build import named_input, public
 from .graph.node import Node
 from .graph.state import variable
 from .specs import Dim
-from .ops.unary import (abs, arccos, arccosh, arcsin, arcsinh, arctan, arctanh, cbrt, cos, cosh, digamma, entr, erf, erfc, exp, exp2, expm1,  # noqa: A004
+from .ops.unary import (abs, arccos, arccosh, arcsin, arcsinh, arctan, arctanh, cbrt, cos, cosh, digamma, entr, erf, erfc, exp, exp2, expm1,
                         gaussian, gelu_tanh, invert, isfinite, isinf, isnan, lgamma, log, log1p, log2, log10, log_sigmoid, logical_not,
                         negative, reciprocal, relu, sigmoid, sign, signbit, silu, sin, sinc, sinh, softplus, sqrt, square, tan, tanh)
 from .ops.binary import (add, arctan2, bitwise_and, bitwise_or, bitwise_xor, copysign, divide, equal, floor_divide, fmax, fmin, fmod, greater,
@@ -38,7 +38,7 @@ from .ops.movement import (arange, array_split, atleast_1d, atleast_2d, broadcas
                            diag, diagonal, dstack, empty, expand_dims, eye, flip, fliplr, flipud, full, full_like, hstack, identity,
                            linspace, matrix_transpose, moveaxis, ones, ones_like, pad, permute_dims, ravel, repeat, reshape, roll, size, split,
                            squeeze, stack, swapaxes, tile, trace as trace_of, transpose, tril, triu, vstack, zeros, zeros_like)
-from .ops.reduction import (all, amax, amin, any, argmax, argmin, average, count_nonzero, logsumexp, max, mean, min, norm, prod, ptp, std,  # noqa: A004
+from .ops.reduction import (all, amax, amin, any, argmax, argmin, average, count_nonzero, logsumexp, max, mean, min, norm, prod, ptp, std,
                             sum, var)
 from .ops.scan import argsort, cumprod, cumsum, log_softmax, median, softmax, sort, top_k
 from .ops.indexing import one_hot, segment_max, segment_mean, segment_sum, take, take_along_axis
@@ -50,7 +50,7 @@ from .ops.gradient import stop_gradient
 from .ops import random
 from .ops.random import dropout
 from .ops.methods import around, ceil, fix, floor, rint, trunc
-from .ops.methods import _round as round  # noqa: A004
+from .ops.methods import _round as round
 from .api import numpy_bridge as _numpy_bridge
 from .api.function import Function, evaluate, function
 from .api.transforms import checkpoint, custom_gradient, hessian, hvp, jacobian, vjp
@@ -61,11 +61,11 @@ from .scope import scope
 __version__ = "0.1.0"
 newaxis = None
 absolute, acos, acosh, asin, asinh, atan, atan2, atanh = abs, arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh
-true_divide, mod, pow, bitwise_not, float_power = divide, remainder, power, invert, power  # noqa: A001
+true_divide, mod, pow, bitwise_not, float_power = divide, remainder, power, invert, power
 random = random
 
 
-def input(name: str, shape: Any = (), dtype: Any = "float64") -> Node:  # noqa: A001
+def input(name: str, shape: Any = (), dtype: Any = "float64") -> Node:
     """An input of the graph: sizes are ints or names, float64 and scalar by default. Raises ShapeError for impossible sizes."""
     return named_input(name, shape, dtype)
 

@@ -5,8 +5,7 @@ A rule broken on purpose (sign, factor, dropped, swapped, taken at another place
 import numpy as np
 import pytest
 from counting import checked
-from registry_cases import (DISCRETE, ELEMENTWISE, FLOATS, INTEGERS, MP, PUBLIC, SMOOTH, check_derivatives, mp_derivative, points, run,
-                            step)
+from registry_cases import DISCRETE, ELEMENTWISE, FLOATS, INTEGERS, MP, PUBLIC, SMOOTH, check_derivatives, mp_derivative, points, run, step
 
 import graphdiff as gd
 from graphdiff.errors import DTypeError

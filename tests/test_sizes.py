@@ -138,7 +138,7 @@ def test_windows_larger_than_the_input():
                                    np.zeros((2, 2), bool), slice(None, None, 0), slice(1.0, 2), {}], ids=repr)
 def test_impossible_indices(index):
     x = gd.input("x", (3, 2))
-    if isinstance(index, np.ndarray) and index.dtype == bool or not isinstance(index, np.ndarray):
+    if (isinstance(index, np.ndarray) and index.dtype == bool) or not isinstance(index, np.ndarray):
         refused(lambda: x[index])
         refused(lambda: x.at[index].set(1.0))
         refused(lambda: x.at[index].add(1.0))

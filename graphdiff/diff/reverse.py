@@ -10,8 +10,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-
-
 from ..errors import GradientError, NodeTypeError, ShapeError, compose
 from ..graph.build import CONTEXT, as_node, public, scalar
 from ..graph.node import Node, Origin, describe

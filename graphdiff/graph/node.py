@@ -241,7 +241,7 @@ class Node(_Fields):
         return self
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        from .text import reduce_node       # a flat table: pickle itself would recurse through inputs
+        from .text import reduce_node  # a flat table: pickle itself would recurse through inputs
         return reduce_node(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Node:

@@ -178,7 +178,7 @@ def lower(order: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]
         view = ctx.views[id(new)]
         base_node = next((x for x in order if id(x) in written and ctx.views.get(id(x)) is not None
                           and view.buffer < 0 and ctx.views[id(x)].buffer == view.buffer), None)
-        if base_node is not None and not (view is ctx.views.get(id(v))):
+        if base_node is not None and view is not ctx.views.get(id(v)):
             view = ctx.copy(view)                  # reads a variable that is about to change
         staged.append(view)
     commit = len(ctx.instrs)

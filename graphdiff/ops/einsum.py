@@ -16,12 +16,12 @@ import numpy as np
 
 from ..dtypes import FLOAT16, FLOAT32, INT64, PROMOTE, as_dtype
 from ..errors import NodeTypeError, ShapeError, show_name
-from ..graph.build import as_node, make, public
+from ..graph.build import CONSTANT, as_node, make, public
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import check_shape, unify
 from .families import cast
-from .movement import UNDIAGONAL, diagonal, expand_to, permute, reshape_to
+from .movement import BROADCAST_TO, UNDIAGONAL, diagonal, expand_to, permute, reshape_to
 
 LETTERS = string.ascii_uppercase + string.ascii_lowercase    # the alphabet of numpy.einsum, in the order of implicit outputs
 _NO_LIMIT = 2**62                                            # elements of an intermediate result: never in the way
@@ -83,8 +83,46 @@ def _vjp(g: Node, node: Node, needs: Any) -> Any:
     return tuple(result)
 
 
+def _varying(x: Node, term: str) -> tuple[Node, str]:
+    """x without the axes along which it only repeats."""
+    if x.op is not BROADCAST_TO:
+        return x, term
+    (y,) = x.inputs
+    lead = x.ndim - y.ndim
+    keep = [a for a in range(lead, x.ndim) if y.shape[a - lead] == x.shape[a]]
+    return reshape_to(y, tuple([x.shape[a] for a in keep])), "".join([term[a] for a in keep])
+
+
 def contract(terms: Sequence[str], nodes: Sequence[Node], out: str) -> Node:
-    """The op on operands of distinct labels; a mere permutation is a transpose."""
+    """The op on operands of distinct labels, for derivatives.
+
+    A cotangent is often the same number all along some axes (the gradient of a sum): such axes leave the operand. If no
+    other operand has the label, the sum over it is a product with its length.
+    """
+    slim = [_varying(x, term) for x, term in zip(nodes, terms, strict=True)]
+    sizes = _sizes(terms, [x.shape for x in nodes])
+    held = {label for _, term in slim for label in term}
+    lost = [n for label, n in sizes.items() if label not in held and label not in out]
+    # A length of 0 times infinity is not the sum of nothing; float16 sums are wider than its products.
+    if held == set(sizes) or not all(isinstance(n, int) and n > 0 for n in lost) or (lost and nodes[0].dtype is FLOAT16):
+        return _contract(terms, nodes, out)
+    slim = [(x, term) for x, term in slim if term or not _is_one(x)] or slim[:1]
+    y = _contract([term for _, term in slim], [x for x, _ in slim], "".join([label for label in out if label in held]))
+    times = _product(lost)
+    if times != 1:
+        from .binary import multiply
+        y = multiply(y, times)
+    y = reshape_to(y, tuple([sizes[label] if label in held else 1 for label in out]))
+    return expand_to(y, tuple([sizes[label] for label in out]))
+
+
+def _is_one(x: Node) -> bool:
+    """Is it the constant 1, without axes?"""
+    return x.op is CONSTANT and x.shape == () and bool(x._attrs[0] == 1)
+
+
+def _contract(terms: Sequence[str], nodes: Sequence[Node], out: str) -> Node:
+    """A mere permutation is a transpose."""
     if len(nodes) == 1 and len(terms[0]) == len(out):
         return permute(nodes[0], [terms[0].index(label) for label in out])
     return make(EINSUM, tuple(nodes), (",".join(terms) + "->" + out,))

@@ -171,4 +171,4 @@ def dropout(x: Any, p: float, key: Any) -> Node:
     return where(keep, x * (1.0 / (1.0 - p)), 0.0)
 
 
-__all__ = ["key", "split", "fold_in", "uniform", "normal", "bernoulli"]
+__all__ = ["bernoulli", "fold_in", "key", "normal", "split", "uniform"]

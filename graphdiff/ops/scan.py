@@ -4,7 +4,6 @@ Kernels work on the last axis; lowering moves the axis there as a view, and the 
 """
 from __future__ import annotations
 
-
 from typing import Any
 
 import numpy as np

@@ -126,7 +126,8 @@ def entr(x: Any) -> Any:
 
 def zmul(x: Any, y: Any) -> Any:
     with np.errstate(all="ignore"):
-        return np.where(np.equal(x, 0), np.zeros((), np.result_type(x, y)), np.multiply(x, y))
+        product = np.multiply(x, y)
+        return np.where(np.equal(x, 0) & np.isnan(product), np.zeros((), product.dtype), product)     # keeps the sign of a zero
 
 
 erf = _each(math.erf)

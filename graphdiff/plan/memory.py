@@ -111,7 +111,7 @@ def _dying(out: Any, ins: Any, i: int, last: list[int], places: list[Any], nbyte
     """The arena buffer of an operand that out may overwrite, or -1."""
     for v in ins:
         b = v.buffer
-        if (b >= 0 and last[b] == i and places[b] >= 0 and nbytes[b] == nbytes[out.buffer] and v.offset == out.offset
+        if (b >= 0 and nbytes[b] and last[b] == i and places[b] >= 0 and nbytes[b] == nbytes[out.buffer] and v.offset == out.offset
                 and v.dtype.itemsize == out.dtype.itemsize and v.shape == out.shape and v.strides == out.strides
                 and all(w is v or w.buffer != b or (w.offset == v.offset and w.strides == v.strides) for w in ins)):
             return b
