@@ -65,13 +65,17 @@ true_divide, mod, pow, bitwise_not, float_power = divide, remainder, power, inve
 random = random
 
 
+@public
 def input(name: str, shape: Any = (), dtype: Any = "float64") -> Node:
     """An input of the graph: sizes are ints or names, float64 and scalar by default. Raises ShapeError for impossible sizes."""
     return named_input(name, shape, dtype)
 
 
+@public
 def inputs(names: Any, shape: Any = (), dtype: Any = "float64") -> tuple[Node, ...]:
     """Several inputs of one shape and dtype: names as a list, or in one string separated by spaces or commas."""
+    if not isinstance(names, (str, list, tuple)):
+        raise errors.NodeTypeError(f"names are a list, or one string, not {type(names).__name__}")
     parts = names.replace(",", " ").split() if isinstance(names, str) else list(names)
     return tuple(named_input(n, shape, dtype) for n in parts)
 

@@ -77,7 +77,8 @@ def points(name: str) -> list[np.ndarray]:
 
 MP = {
     "erf": mpmath.erf, "erfc": mpmath.erfc, "lgamma": lambda x: mpmath.log(mpmath.gamma(x)), "digamma": mpmath.digamma,
-    "sinc": mpmath.sincpi, "gelu": lambda x: x * mpmath.ncdf(x), "exp_neg_square": lambda x: mpmath.exp(-x * x), "gaussian": lambda x: mpmath.exp(-x * x / 2),
+    "sinc": mpmath.sincpi, "gelu": lambda x: x * mpmath.ncdf(x), "exp_neg_square": lambda x: mpmath.exp(-x * x),
+    "gaussian": lambda x: mpmath.exp(-x * x / 2),
     "gelu_tanh": lambda x: x / 2 * (1 + mpmath.tanh(mpmath.sqrt(2 / mpmath.pi) * (x + mpmath.mpf("0.044715") * x ** 3))),
     "polygamma": lambda n, x: mpmath.polygamma(int(n), x),
     "sinc_derivative": lambda n, x: mpmath.diff(lambda t: mpmath.sincpi(t), x, int(n)),

@@ -62,11 +62,16 @@ def agrees(outputs, feeds, plain, seed):
             continue
         values = reference_values([y], feeds)
         want = values[y]
+        floats = [v for n, v in values.items() if n.dtype.kind == "f"]
+        # Nobody's promise: the sign of a NaN, and which of 0.0 and -0.0 is the larger.
+        if "copysign" in names and any(np.isnan(v).any() for v in floats):
+            continue
+        if names & {"max", "min", "maximum", "minimum", "fmax", "fmin"} and any((np.signbit(v) & (v == 0)).any() for v in floats):
+            continue
         if not rounded:
             assert same(got, want), f"seed {seed}: {got} instead of {want}"
         else:
             # Cancellation magnifies rounding: measured against the largest value on the way.
-            floats = [v for n, v in values.items() if n.dtype.kind == "f"]
             if not all(np.isfinite(v).all() for v in floats):
                 continue
             largest = max(1.0, *[float(np.abs(v).max(initial=0)) for v in floats])

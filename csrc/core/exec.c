@@ -48,23 +48,6 @@ static int run_blocks(const task *t, int64_t lo, int64_t hi, char *local, gd_fau
     return GD_OK;
 }
 
-/* Several steps in turn; t->phase is their number. */
-static int run_strips(const task *t, int64_t lo, int64_t hi, char *local, gd_fault *fault)
-{
-    for (int64_t i = lo; i < hi; i++)
-        for (int k = 0; k < t->phase; k++) {
-            task one = *t;
-            one.step = t->step + k;
-            if (one.step->kind == GDI_FLAT) {
-                run_slices(&one, i * (GDI_STRIP / SLICE), (i + 1) * (GDI_STRIP / SLICE), local, fault);
-            } else {
-                const int64_t blocks = GDI_STRIP / one.step->u.plan->block, last = one.step->u.plan->items;
-                run_blocks(&one, i * blocks, (i + 1) * blocks < last ? (i + 1) * blocks : last, local, fault);
-            }
-        }
-    return GD_OK;
-}
-
 static int run_kernel(const task *t, int64_t lo, int64_t hi, char *local, gd_fault *fault)
 {
     gdi_call call = *t->call;
@@ -220,22 +203,6 @@ static int run_plan(run *r, const gdi_step *s)
     return run_task(r, &t);
 }
 
-static int run_together(run *r, const gdi_step *s, int steps)
-{
-    int64_t n = 0, cost = 1;                 /* cost: quarter ns of a strip */
-    for (int k = 0; k < steps; k++)
-        if (s[k].kind == GDI_FLAT) {
-            n = s[k].n;
-            cost += GDI_STRIP * s[k].cost;
-        } else {
-            n = s[k].u.plan->n;
-            cost += SLICE_GRAIN_QUARTER_NS * (GDI_STRIP / s[k].u.plan->block) / s[k].u.plan->grain;
-        }
-    const task t = {.run = run_strips, .base = r->base, .step = s, .phase = steps, .items = (n + GDI_STRIP - 1) / GDI_STRIP,
-                    .grain = SLICE_GRAIN_QUARTER_NS > cost ? SLICE_GRAIN_QUARTER_NS / cost : 1};
-    return run_task(r, &t);
-}
-
 static int run_big(run *r, const gdi_step *s)
 {
     switch (s->kind) {
@@ -259,11 +226,8 @@ static int run_steps(run *r, int64_t end)
             s->u.flat.fn(s->n, in, gdi_resolve(base, s->u.flat.ref[0]));
             r->credit -= s->cost;
         } else {
-            const int more = r->program->more ? r->program->more[pc] : 0;
-            const int together = more && pc + more < end;        /* a profile runs steps one by one */
             r->w->pc = pc;
-            const int status = together ? run_together(r, s, more + 1) : run_big(r, s);
-            pc += together ? more : 0;
+            const int status = run_big(r, s);
             if (status != GD_OK) {
                 r->fault->instr = status == GD_MORE ? -1 : pc;
                 return status;

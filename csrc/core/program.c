@@ -96,7 +96,7 @@ static int prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, 
             return status;
         }
     }
-    return gdi_strips(p, s->instr);
+    return GD_OK;
 }
 
 static int copy_tables(gd_program *p, gd_program_spec *s)
@@ -167,7 +167,6 @@ void gd_program_free(gd_program *p)
             gdi_free(p->step[i].u.launch);
     }
     gdi_free(p->step);
-    gdi_free(p->more);
     gdi_free(p->dim);
     gdi_free(p->attr);
     gdi_free(p->constants);

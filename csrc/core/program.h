@@ -44,8 +44,6 @@ enum gdi_reason {
 enum { GDI_MAX_OPERANDS = 64, GDI_MAX_THREADS = 64, GDI_MAP_OPERANDS = 4 };
 /* A turned operand is gathered in tiles: 16 rows use up a cache line of float32, 128 columns make a call worth it. */
 enum { GDI_TILE_ROWS = 16, GDI_TILE_COLUMNS = 128 };
-/* Elements of a strip: 32 KiB of float32. A whole number of blocks and of exec.c's slices. */
-enum { GDI_STRIP = 8192 };
 
 /* ---- steps ---- */
 enum gdi_step_kind {
@@ -131,7 +129,6 @@ typedef struct gdi_launch {
 /* ---- program and workspace ---- */
 struct gd_program {
     gdi_step *step;
-    uint8_t *more;           /* per step: following steps that run together with it (strip.c); NULL: none anywhere */
     int64_t n_step, commit;
     int64_t *dim, *attr;
     char *constants;
@@ -168,8 +165,6 @@ void *gdi_program_alloc(gd_program *p, int64_t nbytes);
 void gdi_launch_call(const gdi_launch *l, gdi_call *call);
 /* map_plan.c: the step of a verified elementwise instruction */
 int gdi_map_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out);
-/* strip.c: fills p->more */
-int gdi_strips(gd_program *p, const gd_instr *instr);
 /* map.c: items [lo, hi) of a plan; local has GDI_MAP_LOCAL_NBYTES */
 enum { GDI_MAP_RAW_NBYTES = GDI_TILE_ROWS * GDI_TILE_COLUMNS * 8, GDI_MAP_WIDE_NBYTES = GDI_BLOCK * 4 };
 enum { GDI_MAP_LOCAL_NBYTES = GDI_MAP_OPERANDS * (GDI_MAP_RAW_NBYTES + GDI_MAP_WIDE_NBYTES) };

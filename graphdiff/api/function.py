@@ -9,7 +9,7 @@ import gc
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -422,13 +422,21 @@ def function(inputs: Any, outputs: Any, *, updates: Mapping[Node, Any] | None = 
         inputs = [inputs]
     if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
         raise NodeTypeError(f"function: threads must be a positive int or None, not {threads!r}")
+    if not isinstance(inputs, Iterable) or isinstance(inputs, str):
+        raise NodeTypeError(f"inputs must be a list of nodes, not {type(inputs).__name__}")
+    if updates is not None and not isinstance(updates, Mapping):
+        raise NodeTypeError(f"updates must be a dict {{variable: node}}, not {type(updates).__name__}")
+    if passes is not None and not isinstance(passes, Collection):
+        raise NodeTypeError(f"passes must be None or a collection of names, not {type(passes).__name__}")
     return Function(list(inputs), outputs, updates, threads, passes)
 
 
 @public
 def evaluate(outputs: Any, at: Mapping[Node, Any] | None = None) -> Any:
     """Values of a node (or a list or dict of nodes) for given inputs: {input: array}. Compiles for this one call."""
-    at = at or {}
+    at = {} if at is None else at
+    if not isinstance(at, Mapping):
+        raise NodeTypeError(f"values are given as a dict {{input: array}}, not as {type(at).__name__}")
     return Function(list(at), outputs, None, 1, None)(*at.values())
 
 

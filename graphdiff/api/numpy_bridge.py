@@ -37,6 +37,8 @@ def _array_ufunc(self: Node, ufunc: Any, method: str, *inputs: Any, **kwargs: An
     if method == "reduce":
         kwargs = {k: v for k, v in kwargs.items() if v is not None or k == "axis"}
         kwargs.setdefault("axis", 0)
+    elif method == "accumulate" and len(inputs) == 1:
+        kwargs.setdefault("axis", 0)
     if function is None:
         what = f"np.{name}" + ("" if method == "__call__" else f".{method}")
         raise located(NodeTypeError(f"{what} has no counterpart for nodes"), what, inputs)
@@ -45,6 +47,8 @@ def _array_ufunc(self: Node, ufunc: Any, method: str, *inputs: Any, **kwargs: An
 
 def _array_function(self: Node, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     name = func.__name__
+    if name in ("shape", "ndim") and len(args) == 1:
+        return getattr(args[0], name)
     function = _lookup(name)
     if getattr(func, "__module__", "") == "numpy.linalg" and name == "norm":
         function = _lookup("norm")

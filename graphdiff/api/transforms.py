@@ -13,6 +13,7 @@ from ..errors import GradientError, NodeTypeError, ShapeError
 from ..graph.build import as_node, make, make_constant, public
 from ..graph.node import Node, new_node
 from ..graph.opdef import OpDef, register
+from ..graph.text import dump_nodes, load_nodes
 from ..graph.walk import toposort
 from ..ops.movement import reshape_to, stack, zeros_like
 from ..specs import check_shape, format_shape, has_dims
@@ -33,8 +34,10 @@ def jacobian(y: Any, x: Any, mode: str = "auto") -> Any:
     mode: "reverse" (one sweep an element of y), "forward" (one an element of x), "auto" (the fewer). Sizes must be known.
     """
     y = as_node(y)
-    if not isinstance(x, Node):
+    if isinstance(x, (list, tuple)):
         return [jacobian(y, v, mode) for v in x]
+    if not isinstance(x, Node):
+        raise NodeTypeError(f"can differentiate with respect to a node or a list of nodes, not {type(x).__name__}")
     if mode not in ("auto", "forward", "reverse"):
         raise NodeTypeError(f"mode must be 'auto', 'forward' or 'reverse', not {mode!r}")
     if has_dims(y.shape) or has_dims(x.shape):
@@ -57,7 +60,7 @@ def _units(node: Node) -> list[Any]:
 @public
 def hessian(y: Any, x: Any) -> Any:
     """All second derivatives of a scalar y, of shape x.shape + x.shape."""
-    if not isinstance(x, Node):
+    if isinstance(x, (list, tuple)):
         return [[jacobian(g, b) for b in x] for g in grad(y, list(x), unconnected="zero")]
     return jacobian(grad(y, x, unconnected="zero"), x)
 
@@ -134,6 +137,9 @@ def custom_gradient(forward: Callable[..., Any], backward: Callable[..., Any]) -
     backward returns one node an input (a bare node for one); wrong shapes are a ShapeError that names the rule. It is itself
     differentiated for higher orders; nothing flows through forward's own nodes.
     """
+    for what, f in (("forward", forward), ("backward", backward)):
+        if not callable(f):
+            raise NodeTypeError(f"{what} must be a function of nodes, not {type(f).__name__}")
     name = getattr(forward, "__name__", "function")
     rule = Rule(backward, name)
 
@@ -142,7 +148,7 @@ def custom_gradient(forward: Callable[..., Any], backward: Callable[..., Any]) -
         y = as_node(forward(*nodes))
         return make(CUSTOM, (y, *nodes), (rule,))
     function.__name__ = name
-    return function
+    return public(function)
 
 
 @public
@@ -151,6 +157,9 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Node]:
 
     f(*nodes) -> node; values and gradients are the same.
     """
+    if not callable(f):
+        raise NodeTypeError(f"a function of nodes is needed, not {type(f).__name__}")
+
     def function(*xs: Any) -> Node:
         nodes = tuple(as_node(x) for x in xs)
         y = as_node(f(*nodes))
@@ -159,15 +168,37 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Node]:
         order = toposort([y], stop=given)
         free = tuple(n for n in order if n.op.name in ("variable", "input") and id(n) not in given)
 
-        def backward(g: Node, out: Node, *ins: Node) -> Any:
-            # Barriers tied to g keep the second body apart from the first and late enough to be worth it.
-            fresh = [make(BARRIER, (x, g), (next(_token),)) for x in ins]
-            again = _rebuild(y, dict(zip([*nodes, *free], fresh, strict=True)))
-            floats = [x for x in fresh if x.dtype.kind == "f"]
-            parts = iter(grad(again, floats, cotangent=g, unconnected="zero"))
-            return tuple(next(parts) if x.dtype.kind == "f" else None for x in fresh)
-        return make(CUSTOM, (y, *nodes, *free), (Rule(backward, getattr(f, "__name__", "checkpoint"), True),))
-    return function
+        return make(CUSTOM, (y, *nodes, *free), (Rule(Again(y, (*nodes, *free)), getattr(f, "__name__", "checkpoint"), True),))
+    function.__name__ = getattr(f, "__name__", "checkpoint")
+    return public(function)
+
+
+class Again:
+    """The backward of a checkpoint: the gradient of a second body over the same leaves. Pickles with its nodes."""
+
+    __slots__ = ("leaves", "y")
+
+    def __init__(self, y: Node, leaves: tuple[Node, ...]) -> None:
+        self.y, self.leaves = y, leaves
+
+    def __call__(self, g: Node, out: Node, *ins: Node) -> Any:
+        # Barriers tied to g keep the second body apart from the first and late enough to be worth it.
+        fresh = [make(BARRIER, (x, g), (next(_token),)) for x in ins]
+        again = _rebuild(self.y, dict(zip(self.leaves, fresh, strict=True)))
+        floats = [x for x in fresh if x.dtype.kind == "f"]
+        parts = iter(grad(again, floats, cotangent=g, unconnected="zero"))
+        return tuple(next(parts) if x.dtype.kind == "f" else None for x in fresh)
+
+    def __reduce__(self) -> Any:
+        return _again, (dump_nodes([self.y, *self.leaves]),)
+
+    def __deepcopy__(self, memo: Any) -> Again:
+        return self                     # nodes and rules are immutable; the leaves stand for the operands only
+
+
+def _again(table: Any) -> Again:
+    y, *leaves = load_nodes(table)
+    return Again(y, tuple(leaves))
 
 
 def _rebuild(y: Node, table: dict[Node, Node]) -> Node:

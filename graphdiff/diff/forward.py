@@ -29,6 +29,10 @@ def jvp(y: Any, x: Any, tangent: Any) -> Any:
     """
     single = not isinstance(y, (list, tuple))
     ys = [as_node(y)] if single else [as_node(v) for v in y]
+    if not isinstance(x, (Node, list, tuple)):
+        raise NodeTypeError(f"can differentiate with respect to a node or a list of nodes, not {type(x).__name__}")
+    if not isinstance(x, Node) and not isinstance(tangent, (list, tuple)):
+        raise NodeTypeError(f"a list of {len(x)} nodes needs a list of tangents, not {type(tangent).__name__}")
     xs = [x] if isinstance(x, Node) else list(x)
     given = [tangent] if isinstance(x, Node) else list(tangent)
     if len(xs) != len(given):
@@ -78,8 +82,14 @@ def push(ys: Sequence[Node], xs: Sequence[Node], tangents: dict[int, Any]) -> No
 
 def _tangent(node: Node, ts: list[Any]) -> Any:
     op = node.op
+    total: Any = None
+    if op.linear:
+        for i in op.linear:
+            if ts[i] is not None:
+                part = make(op, tuple([ts[i] if j == i else x for j, x in enumerate(node.inputs)]), node._attrs)
+                total = part if total is None else add(total, part)
+        return ZERO if total is None else total
     if op.partials is not None:
-        total: Any = None
         for t, partial in zip(ts, op.partials, strict=True):
             if t is None:
                 continue
@@ -90,16 +100,31 @@ def _tangent(node: Node, ts: list[Any]) -> Any:
             part = t if partial is ONE else negative(t) if partial is MINUS_ONE else times(t, partial)
             total = part if total is None else add(total, part)
         return ZERO if total is None else total
-    if op.linear:
-        total = None
-        for i in op.linear:
-            if ts[i] is not None:
-                part = make(op, tuple([ts[i] if j == i else x for j, x in enumerate(node.inputs)]), node._attrs)
-                total = part if total is None else add(total, part)
-        return ZERO if total is None else total
     if op.jvp is not None:
         return op.jvp(ts, node)
     return transposed_twice(node, ts)
+
+
+def _untied(total: Node, v: Node, t: Node) -> Node:
+    """total with its barriers tied to t where they were tied to something made of v: a tie is an order, not a value."""
+    order = toposort([total])
+    if all(n.op.name != "barrier" for n in order):
+        return total
+    depends = {id(v)}
+    new: dict[int, Node] = {}
+    for n in order:
+        xs = n.inputs
+        if n.op.name == "barrier":
+            xs = (xs[0], *[t if id(x) in depends else x for x in xs[1:]])
+            if id(xs[0]) in depends:
+                depends.add(id(n))
+        elif any(id(x) in depends for x in xs):
+            depends.add(id(n))
+        fresh = tuple([new.get(id(x), x) for x in xs])
+        # A number of its own: t may be younger than the node it ties.
+        new[id(n)] = n if all(a is b for a, b in zip(fresh, n.inputs, strict=True)) else new_node(
+            n.op, fresh, n._attrs, n.shape, n.dtype, n._site, n.origin, n.name, n.scope)
+    return new[id(total)]
 
 
 def transposed_twice(node: Node, ts: list[Any]) -> Any:
@@ -117,6 +142,7 @@ def transposed_twice(node: Node, ts: list[Any]) -> Any:
         total = back if total is None else add(total, back)
     if total is None:
         return ZERO
+    total = _untied(total, v, next(t for t in ts if t is not None))
     if any(n is v for n in toposort([total])):
         raise GradientError(f"forward mode: the derivative rule of {node.op.name} is not linear in its cotangent")
     return total

@@ -31,6 +31,8 @@ def grad(y: Any, wrt: Any, *, cotangent: Any = None, unconnected: str = "raise")
     depend on a node: "raise" a GradientError that names the node that cuts the path, or give "zero".
     """
     single = isinstance(wrt, Node)
+    if not single and not isinstance(wrt, (list, tuple)):
+        raise NodeTypeError(f"can differentiate with respect to a node or a list of nodes, not {type(wrt).__name__}")
     targets: list[Node] = [wrt] if single else list(wrt)
     y = as_node(y)
     if unconnected not in ("raise", "zero"):

@@ -56,7 +56,7 @@ def make(op: OpDef, inputs: tuple[Node, ...], attrs: tuple[Any, ...] = ()) -> No
                     None, context.scope)
 
 
-def located(error: GraphdiffError, what: str, inputs: tuple[Any, ...] = ()) -> GraphdiffError:
+def located(error: Any, what: str, inputs: tuple[Any, ...] = ()) -> Any:
     """The same error with the op's name, the user's line and the operands; an already located one is left alone."""
     if getattr(error, "located", False):
         return error
@@ -83,6 +83,14 @@ def public(function: Callable[..., Any]) -> Callable[..., Any]:
             if getattr(error, "located", False):
                 raise
             raise located(error, function.__name__, args) from None
+        except OverflowError as error:
+            raise located(error, function.__name__, args) from None
+        except TypeError as error:
+            here = error.__traceback__
+            if here is None or here.tb_next is not None:
+                raise
+            # The call itself did not fit: a wrong keyword, too many or too few arguments.
+            raise located(NodeTypeError(str(error).partition("() ")[2] or str(error)), function.__name__, args) from None
     return wrapper
 
 

@@ -13,7 +13,7 @@ import sys
 from types import CodeType, MappingProxyType
 from typing import Any, NamedTuple
 
-from ..errors import NodeTypeError, show_name
+from ..errors import GraphdiffError, NodeTypeError, show_name
 from ..specs import format_spec
 from .opdef import OpDef
 
@@ -160,7 +160,7 @@ class Node(_Fields):
     def named(self, name: str) -> Node:
         """The same node under a name: a new node with the same op, inputs and options."""
         if not isinstance(name, str):
-            raise NodeTypeError(f"named: a name is a str, not {type(name).__name__}")
+            raise NodeTypeError(self._misuse(f"cannot be named by a {type(name).__name__}", "node.named('text')"))
         return self._replace(self.inputs, name=name)
 
     def _replace(self, inputs: tuple[Node, ...], *, name: str | None = None, shape: Any = None,
@@ -230,7 +230,11 @@ class Node(_Fields):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "value" and self.op.name == "variable":
-            self._attrs[0].assign(value)
+            try:
+                self._attrs[0].assign(value)
+            except GraphdiffError as error:
+                from .build import located
+                raise located(error, self.label, (self,)) from None
             return
         raise NodeTypeError(self._misuse(f"is immutable: cannot set {name!r}", "node.named(...), or build a new node,"))
 

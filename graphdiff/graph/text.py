@@ -31,6 +31,7 @@ class Table:
     __slots__ = ("__weakref__", "at", "nodes", "others")
 
     def __init__(self, root: Node) -> None:
+        self.at: dict[int, int]
         live = _LIVE.tables
         order = toposort([root], stop=live)
         known = [n for n in order if id(n) in live]

@@ -31,6 +31,7 @@ SELU_ALPHA = 1.6732632423543772848170429916717      # Klambauer et al. 2017, fix
 SELU_SCALE = 1.0507009873554804934193349852946
 
 
+@public
 def leaky_relu(x: Any, slope: Any = 0.01) -> Node:
     """x where x > 0, else slope x. Any shape; integers become float64. Derivative at 0: slope (the left one).
 
@@ -42,6 +43,7 @@ def leaky_relu(x: Any, slope: Any = 0.01) -> Node:
     return where(greater(x, 0.0), x, slope * x)
 
 
+@public
 def elu(x: Any, alpha: Any = 1.0) -> Node:
     """x where x > 0, else alpha (e^x - 1). Any shape. Derivative at 0: alpha (the left one).
 
@@ -51,6 +53,7 @@ def elu(x: Any, alpha: Any = 1.0) -> Node:
     return where(greater(x, 0.0), x, alpha * expm1(x))
 
 
+@public
 def selu(x: Any) -> Node:
     """1.0507 elu(x, 1.67326): keeps mean 0 and variance 1 over layers. Any shape. Derivative at 0: the left one.
 
@@ -60,6 +63,7 @@ def selu(x: Any) -> Node:
     return where(greater(x, 0.0), multiply(SELU_SCALE, x), multiply(SELU_SCALE * SELU_ALPHA, expm1(x)))
 
 
+@public
 def celu(x: Any, alpha: Any = 1.0) -> Node:
     """x where x > 0, else alpha (e^(x/alpha) - 1): smooth for every alpha. Any shape.
 
@@ -69,6 +73,7 @@ def celu(x: Any, alpha: Any = 1.0) -> Node:
     return where(greater(x, 0.0), x, alpha * expm1(x / alpha))
 
 
+@public
 def gelu(x: Any, *, approximate: bool = False) -> Node:
     """x Phi(x), Phi the normal distribution; approximate: by tanh. Any shape; accurate in the tails.
 
@@ -77,6 +82,7 @@ def gelu(x: Any, *, approximate: bool = False) -> Node:
     return (gelu_tanh if approximate else gelu_erf)(x)
 
 
+@public
 def hard_tanh(x: Any) -> Node:
     """x between -1 and 1, else the nearer of the two. Any shape. Derivative 0 at both corners; NaN stays."""
     x = floating(x)
@@ -226,9 +232,10 @@ def attention(q: Any, k: Any, v: Any, mask: Any = None, *, causal: bool = False)
     if look is not None:
         q, k, v = _only_seen(q, k, v, look)
     d = q.shape[-1]
-    if not isinstance(d, int):
-        raise ShapeError(f"the size of a query, {d}, must be a number")
-    scores = matmul(q, matrix_transpose(k)) * (1.0 / math.sqrt(d) if d else 1.0)
+    if isinstance(d, int):
+        scores = matmul(q, matrix_transpose(k)) * (1.0 / math.sqrt(d) if d else 1.0)
+    else:
+        scores = matmul(q, matrix_transpose(k)) / sqrt(cast(maximum(as_node(d), 1), q.dtype))
     if look is not None:
         scores = where(look, scores, -np.inf)
     return cast(matmul(softmax(scores, axis=-1), v), dtype)

@@ -24,7 +24,8 @@ multiply = binary("multiply", "x y", np.multiply, (lambda x, y, z: y, lambda x, 
                   latex=r"{0} \cdot {1}")
 divide = binary("divide", "x / y", np.true_divide, (lambda x, y, z: reciprocal(y), lambda x, y, z: -(z / y)), ulp=0,
                 domain=((-2, 2), (0.4, 3)), symbol="÷", latex=r"{0} / {1}")
-zmul = binary("zmul", "x y, but 0 where x is 0", special.zmul, (lambda x, y, z: y, lambda x, y, z: x), ulp=0, symbol="×₀",
+# Bilinear: forward mode takes zmul(x, t) and not t x, so that where x is 0 an infinite tangent of y is silent too.
+zmul = binary("zmul", "x y, but 0 where x is 0", special.zmul, (lambda x, y, z: y, lambda x, y, z: x), linear=(0, 1), ulp=0, symbol="×₀",
               latex=r"{0} \cdot {1}", analytic=np.multiply)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import BOOL, FLOAT64, PROMOTE, as_dtype, float_of, weak
-from ..errors import DTypeError
+from ..errors import DTypeError, GraphdiffError
 from ..graph.build import as_node, located, make, public, scalar
 from ..graph.node import Node
 from ..graph.opdef import ZERO, OpDef, register
@@ -64,6 +64,24 @@ CAST = register(OpDef("cast", "x as another dtype", _infer_cast, lambda x, *, dt
 def cast(x: Node, dtype: Any) -> Node:
     """x in another dtype; x itself when it has it already."""
     return x if x.dtype is dtype else make(CAST, (x,), (dtype,))
+
+
+def lift(x: Any, what: str) -> Node:
+    """The operand of the function `what` as a node, or an error that names the function and the user's line."""
+    if isinstance(x, Node):
+        return x
+    try:
+        return as_node(x)
+    except (GraphdiffError, OverflowError) as error:
+        raise located(error, what) from None
+
+
+def operands(a: Any, b: Any, what: str) -> tuple[Node, Node]:
+    """`pair` for the function `what`: an operand it cannot take is an error that names the function and the user's line."""
+    try:
+        return pair(a, b)
+    except (GraphdiffError, OverflowError) as error:
+        raise located(error, what, (a, b)) from None
 
 
 def pair(a: Any, b: Any) -> tuple[Node, Node]:
@@ -124,25 +142,25 @@ def unary(name: str, formula: str, reference: Callable[..., Any], partial: Any =
     if kind in ("float", "ftest"):
         def function(x: Any) -> Node:
             if not isinstance(x, Node):
-                x = as_node(x)
+                x = lift(x, name)
             if x.dtype.kind != "f":
                 x = cast(x, FLOAT64)
             return make(op, (x,))
     elif kind == "any":
         def function(x: Any) -> Node:
-            x = as_node(x)
+            x = lift(x, name)
             if x.dtype is BOOL:
                 raise located(DTypeError("not defined for bool"), name, (x,))
             return make(op, (x,))
     elif kind == "int":
         def function(x: Any) -> Node:
-            x = as_node(x)
+            x = lift(x, name)
             if x.dtype.kind == "f":
                 raise located(DTypeError(f"defined for integers and bool, not {x.dtype}"), name, (x,))
             return make(op, (x,))
     else:
         def function(x: Any) -> Node:
-            return make(op, (as_node(x),))
+            return make(op, (lift(x, name),))
     return _finish(function, op, doc)
 
 
@@ -159,13 +177,13 @@ def binary(name: str, formula: str, reference: Callable[..., Any], partials: tup
 
     if kind == "float":
         def function(x: Any, y: Any) -> Node:
-            x, y = pair(x, y)
+            x, y = operands(x, y, name)
             if x.dtype.kind != "f":
                 x, y = cast(x, FLOAT64), cast(y, FLOAT64)
             return make(op, (x, y))
     elif kind == "int":
         def function(x: Any, y: Any) -> Node:
-            x, y = pair(x, y)
+            x, y = operands(x, y, name)
             if x.dtype.kind == "f":
                 raise located(DTypeError(f"defined for integers and bool, not {x.dtype}"), name, (x, y))
             if x.dtype is BOOL and not bools:
@@ -173,14 +191,14 @@ def binary(name: str, formula: str, reference: Callable[..., Any], partials: tup
             return make(op, (x, y))
     elif bools:
         def function(x: Any, y: Any) -> Node:
-            return make(op, pair(x, y))
+            return make(op, operands(x, y, name))
     else:
         def function(x: Any, y: Any) -> Node:
-            x, y = pair(x, y)
+            x, y = operands(x, y, name)
             if x.dtype is BOOL:
                 raise located(DTypeError("not defined for two bools\nhint: use logical_xor or astype('int64')"), name, (x, y))
             return make(op, (x, y))
     return _finish(function, op, doc)
 
 
-__all__ = ["BOOL", "CAST", "FLOAT64", "ZERO", "as_dtype", "binary", "cast", "float_of", "floating", "pair", "public", "unary"]
+__all__ = ["BOOL", "CAST", "FLOAT64", "ZERO", "as_dtype", "binary", "cast", "float_of", "floating", "lift", "operands", "pair", "public", "unary"]

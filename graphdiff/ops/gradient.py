@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..graph.build import as_node, make
+from ..graph.build import as_node, make, public
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 
@@ -17,6 +17,7 @@ STOP_GRADIENT = register(OpDef("stop_gradient", "x, taken as a constant by diffe
                                cost=lambda node: 0))
 
 
+@public
 def stop_gradient(x: Any) -> Node:
     """x itself, but no derivative flows through it, in either mode.
 

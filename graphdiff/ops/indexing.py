@@ -184,6 +184,8 @@ def _along_lower(kernel: str) -> Any:
 
 def _scatter_along_reference(x: Any, i: Any, v: Any, *, axis: int) -> Any:
     out = np.moveaxis(np.array(x, np.result_type(x, v) if np.iscomplexobj(v) else None), axis, -1)
+    if out.size == 0:
+        return np.asarray(x)
     flat, i, v = out.reshape(-1, out.shape[-1]).copy(), np.moveaxis(i, axis, -1), np.moveaxis(v, axis, -1)
     rows = np.arange(flat.shape[0])[:, None]
     np.add.at(flat, (rows, i.reshape(flat.shape[0], i.shape[-1])), v.reshape(flat.shape[0], i.shape[-1]))

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..dtypes import as_dtype
-from ..errors import NodeTypeError
+from ..errors import GraphdiffError, NodeTypeError
+from ..graph.build import located
 from ..graph.node import Node
 from . import binary as b
 from . import movement as m
@@ -120,7 +121,10 @@ class At:
 
 def _astype(self: Node, dtype: Any, copy: bool = True) -> Node:
     """The node in another dtype. Float to integer truncates and cuts the derivative."""
-    return cast(self, as_dtype(dtype))
+    try:
+        return cast(self, as_dtype(dtype))
+    except GraphdiffError as error:
+        raise located(error, "astype", (self,)) from None
 
 
 def _method(f: Callable[..., Any]) -> Callable[..., Any]:

@@ -186,6 +186,12 @@ def sum_to(x: Node, shape: tuple[Any, ...]) -> Node:
 # -- slice and place -----------------------------------------------------------------------------------------------
 
 def _slice_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    for axis, (size, a, s, n) in enumerate(zip(inputs[0].shape, *attrs, strict=True)):
+        # With named sizes this is first known when a function meets real arrays.
+        if isinstance(size, int) and isinstance(a, int) and isinstance(n, int) and n:
+            last = a + s * (n - 1)
+            if not (0 <= a < size and 0 <= last < size):
+                raise ShapeError(f"element {a if not 0 <= a < size else last} of axis {axis} is asked for, which has size {size}")
     return attrs[2], inputs[0].dtype
 
 
@@ -234,14 +240,14 @@ PLACE = register(OpDef("place", "x put at start, start + step, ... of an array o
 def slice_axes(x: Node, starts: Any, steps: Any, sizes: Any) -> Node:
     """The slice primitive; every argument one entry an axis, already normalised."""
     starts, steps, sizes = tuple(starts), tuple(steps), tuple(sizes)
-    if sizes == x.shape and not any(starts) and all(s == 1 for s in steps):
+    if sizes == x.shape and not any(isinstance(a, Dim) or a for a in starts) and all(s == 1 for s in steps):
         return x
     return make(SLICE, (x,), (starts, steps, sizes))
 
 
 def place(x: Node, shape: Any, starts: Any, steps: Any, fill: float = 0.0) -> Node:
     """The adjoint of slice_axes (with fill = 0)."""
-    if tuple(shape) == x.shape and not any(starts) and all(s == 1 for s in steps):
+    if tuple(shape) == x.shape and not any(isinstance(a, Dim) or a for a in starts) and all(s == 1 for s in steps):
         return x
     return make(PLACE, (x,), (tuple(shape), tuple(starts), tuple(steps), fill))
 
@@ -539,7 +545,10 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
     pad_width: an int, (before, after), or one pair an axis. mode: constant, edge, reflect, symmetric or wrap.
     """
     x = as_node(x)
-    width = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2)).astype(int).tolist() if x.ndim else []
+    try:
+        width = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2)).astype(int).tolist() if x.ndim else []
+    except (ValueError, TypeError):
+        raise ShapeError(f"pad_width is an int, (before, after), or one such pair for each of {x.ndim} axes, not {pad_width!r}") from None
     if any(n < 0 for pair in width for n in pair):
         raise ShapeError("pad widths must not be negative")
     if mode == "constant":
@@ -644,10 +653,11 @@ def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Node:
 
 
 def _triangle(x: Node, k: int, lower: bool) -> Node:
-    from .binary import where
+    from .binary import greater_equal, where
     n, m = x.shape[-2], x.shape[-1]
     if not (isinstance(n, int) and isinstance(m, int)):
-        raise ShapeError("the last two sizes are known only when a function runs")
+        below = greater_equal(_count(n, (n, 1)) + (k if lower else k - 1), _count(m, (1, m)))
+        return where(below, x, 0) if lower else where(below, 0, x)
     mask = np.tri(n, m, k if lower else k - 1, dtype=bool)
     return where(mask, x, 0) if lower else where(mask, 0, x)
 
@@ -707,22 +717,45 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Node:
     return full(x.shape, fill_value, x.dtype if dtype is None else dtype)      # type: ignore[no-any-return]
 
 
+def _count(n: Any, shape: Any) -> Node:
+    """0, 1, .. n - 1, in a shape with one axis of size n and others of size 1."""
+    from .scan import cumsum
+    axis = next(i for i, s in enumerate(shape) if not isinstance(s, int) or s != 1) if n != 1 or isinstance(n, Dim) else 0
+    return cumsum(ones(shape, "int64"), axis) - 1      # type: ignore[no-any-return]
+
+
 @public
 def arange(*args: Any, dtype: Any = None) -> Node:
-    """numpy.arange as a constant."""
-    a = np.arange(*args)
+    """numpy.arange as a constant; of a named size, 0 to size - 1 counted when a function runs."""
+    if len(args) == 1 and isinstance(args[0], Dim):
+        n = _count(args[0], (args[0],))
+        return n if dtype is None else cast(n, as_dtype(dtype))
+    try:
+        a = np.arange(*args)
+    except (TypeError, ValueError, ZeroDivisionError) as error:
+        if any(isinstance(v, Node) for v in args):
+            raise NodeTypeError("bounds must be numbers, the length of an array is part of its shape") from None
+        raise ShapeError(f"{error}") from None
     return make_constant(a.astype(as_dtype(a.dtype if dtype is None else dtype)))
 
 
 @public
 def linspace(start: float, stop: float, num: int = 50, *, endpoint: bool = True, dtype: Any = None) -> Node:
     """numpy.linspace as a constant."""
+    if isinstance(num, Node) or not hasattr(num, "__index__") or num < 0:
+        raise ShapeError(f"num must be a whole number, at least 0, not {num!r}")
     return make_constant(np.linspace(start, stop, num, endpoint=endpoint).astype(FLOAT64 if dtype is None else as_dtype(dtype)))
 
 
 @public
 def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = "float64") -> Node:
-    """Ones on the k-th diagonal, as a constant."""
+    """Ones on the k-th diagonal, as a constant (of a named size, made when a function runs)."""
+    m = n if m is None else m
+    if isinstance(n, Dim) or isinstance(m, Dim):
+        from .binary import equal
+        return cast(equal(_count(n, (n, 1)) + k, _count(m, (1, m))), as_dtype(dtype))
+    if not (hasattr(n, "__index__") and hasattr(m, "__index__")) or n < 0 or m < 0:
+        raise ShapeError(f"sizes must be whole numbers, at least 0, not {n!r} and {m!r}")
     return make_constant(np.eye(n, m, k, dtype=as_dtype(dtype)))
 
 
@@ -730,6 +763,7 @@ def identity(n: int, dtype: Any = "float64") -> Node:
     return eye(n, dtype=dtype)      # type: ignore[no-any-return]
 
 
+@public
 def size(x: Any, axis: int | None = None) -> Node:
     """The number of elements, or the size along an axis, as an int64 node (also when sizes are named)."""
     from ..dtypes import INT64

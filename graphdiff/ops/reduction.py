@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import BOOL, FLOAT16, FLOAT32, FLOAT64, INT64, as_dtype
-from ..errors import DTypeError, ShapeError
+from ..errors import DTypeError, NodeTypeError, ShapeError
 from ..graph.build import as_node, make, public
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
@@ -293,6 +293,8 @@ def _var(x: Node, axis: Any, ddof: float, keepdims: bool) -> Node:
     n = _count(x, axes, x.dtype)
     center = make(SUM, (x,), (axes, True)) / n
     total = make(SUM, (square(x - center),), (axes, bool(keepdims)))
+    if isinstance(ddof, bool) or not isinstance(ddof, (int, float, np.number)):
+        raise NodeTypeError(f"ddof must be a number, not {ddof!r}")
     rest = n - ddof
     if isinstance(rest, float) and rest <= 0:
         rest = 0.0

@@ -1,0 +1,118 @@
+"""Saturating functions over their whole range: values, first and second derivatives against mpmath.
+
+8 ULP, and near a root of the derivative an absolute error of 8 eps times its largest term.
+"""
+import mpmath
+import numpy as np
+import pytest
+from counting import checked
+
+import graphdiff as gd
+
+EPS = np.finfo(float).eps
+TINY = 2.2250738585072014e-308       # the smallest normal number: subnormal results have fewer digits
+
+
+def s(x):
+    return 1 / (1 + mpmath.exp(-x))
+
+
+def sech2(x):
+    return 1 / mpmath.cosh(x) ** 2
+
+
+def phi(x):
+    return mpmath.exp(-x * x / 2) / mpmath.sqrt(2 * mpmath.pi)
+
+
+# name: (value, derivative, second derivative, points); derivatives in closed form, so that they are exact at 1e-300 too
+EVERYWHERE = (-745.2, -710.0, -100.0, -37.5, -20.0, -2.3, -0.7, -1e-3, -1e-8, -1e-300, 0.0, 1e-300, 1e-8, 1e-3, 0.7, 2.3, 20.0, 37.42994775023705, 100.0,
+              710.0, 745.2)
+FORMS = {
+    "sigmoid": (s, lambda x: s(x) * s(-x), lambda x: -s(x) * s(-x) * mpmath.tanh(x / 2), EVERYWHERE),
+    "softplus": (lambda x: mpmath.log1p(mpmath.exp(x)), s, lambda x: s(x) * s(-x), EVERYWHERE),
+    "log_sigmoid": (lambda x: -mpmath.log1p(mpmath.exp(-x)), lambda x: s(-x), lambda x: -s(x) * s(-x), EVERYWHERE),
+    "tanh": (mpmath.tanh, sech2, lambda x: -2 * mpmath.tanh(x) * sech2(x), EVERYWHERE),
+    "expm1": (mpmath.expm1, mpmath.exp, mpmath.exp, EVERYWHERE[:-2]),
+    "log1p": (mpmath.log1p, lambda x: 1 / (1 + x), lambda x: -1 / (1 + x) ** 2,
+              (-0.999999, -0.7, -1e-8, -1e-300, 0.0, 1e-300, 1e-8, 0.7, 20.0, 1e10, 1e300)),
+    "gelu": (lambda x: x * mpmath.ncdf(x), lambda x: mpmath.ncdf(x) + x * phi(x), lambda x: (2 - x * x) * phi(x),
+             (-37.0, -20.0, -8.0, -2.3, -0.7517915246935645, -0.7, -1e-8, 0.0, 1e-300, 1e-8, 0.7, 1.4142135623730951, 2.3, 8.0, 20.0, 38.0, 1e10)),
+    "elu": (lambda x: x if x > 0 else mpmath.expm1(x), lambda x: 1 if x > 0 else mpmath.exp(x), lambda x: 0 if x > 0 else mpmath.exp(x),
+            (-745.0, -100.0, -2.3, -1e-8, -1e-300, 1e-300, 0.7, 20.0, 1e10)),
+    "silu": (lambda x: x * s(x), lambda x: s(x) * (1 + x * s(-x)), lambda x: s(x) * s(-x) * (2 - x * mpmath.tanh(x / 2)), EVERYWHERE[1:]),
+}
+
+
+def exact(f, points):
+    with mpmath.workdps(400):
+        return np.array([float(f(mpmath.mpf(p))) for p in points])
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_stable_form(name):
+    *functions, at = FORMS[name]
+    x = gd.input("x", (len(at),))
+    y = getattr(gd, name)(x)
+    ones = np.ones(len(at))
+    g = gd.grad(y, x, cotangent=ones)
+    outputs = {"value": [y], "first": [g, gd.jvp(y, x, ones)],
+               "second": [gd.grad(g, x, cotangent=ones, unconnected="zero"), gd.jvp(g, x, ones),
+                          gd.grad(gd.jvp(y, x, ones), x, cotangent=ones, unconnected="zero")]}
+    nodes = [n for ns in outputs.values() for n in ns]
+    got = dict(zip(nodes, gd.function([x], nodes)(np.array(at)), strict=True))
+    wants = [exact(f, at) for f in functions]
+    # The largest term of a derivative that is a sum: about the size of the one before it, at most of order 1.
+    terms = [np.zeros(len(at)), np.zeros(len(at)), np.zeros(len(at))]
+    if name in ("gelu", "silu"):
+        terms = [np.abs(wants[0]) * 0, np.abs(wants[1]) + np.abs(wants[0]), np.abs(wants[1]) + np.abs(wants[2])]
+    for (what, ns), want, term in zip(outputs.items(), wants, terms, strict=True):
+        for n in ns:
+            error = np.abs(got[n] - want)
+            allowed = 8 * np.spacing(np.maximum(np.abs(want), TINY)) + 8 * EPS * term
+            assert (error <= allowed).all(), (name, what, np.array(at)[error > allowed], got[n][error > allowed], want[error > allowed])
+            checked(len(at))
+
+
+@pytest.mark.parametrize("shift", [0.0, 700.0, -700.0, 1e300, -1e15])
+def test_softmax_family_over_the_whole_range(shift):
+    rows = np.array([[0.0, 1.0, -2.0], [-800.0, 0.0, 0.5], [3.0, 3.0, 3.0], [-40.0, -1e-8, 0.0]]) + shift
+    x = gd.input("x", rows.shape)
+    outs = [gd.softmax(x), gd.log_softmax(x), gd.logsumexp(x, axis=1)]
+    c = np.array([[1.0, -2.0, 0.5]] * 4)
+    g = gd.grad(outs[1], x, cotangent=c)
+    soft, log, lse, dx = gd.function([x], [*outs, g])(rows)
+    with mpmath.workdps(50):
+        for i, row in enumerate(rows):
+            v = [mpmath.mpf(float(a)) for a in row]
+            total = mpmath.fsum(mpmath.exp(a - v[2]) for a in v)
+            want = [mpmath.exp(a - v[2]) / total for a in v]
+            assert abs(lse[i] - float(mpmath.log(total) + v[2])) <= 8 * np.spacing(abs(lse[i]))
+            for j in range(3):
+                assert abs(soft[i, j] - float(want[j])) <= 8 * np.spacing(max(float(want[j]), TINY))
+                lp = float(v[j] - v[2] - mpmath.log(total))
+                # log p near 0 is a difference: absolute error of its terms.
+                assert abs(log[i, j] - lp) <= 8 * np.spacing(abs(lp)) + 8 * EPS
+                d = float(c[i, j] - mpmath.fsum(c[i]) * want[j])
+                assert abs(dx[i, j] - d) <= 8 * EPS * 3
+                checked(3)
+
+
+def test_the_pass_of_stable_forms_saves_what_was_written_naively():
+    """log(softmax), log(sum(exp)), log(1 + exp), 1 / (1 + exp(-x)): with the pass right at 1000, without it inf or NaN."""
+    x = gd.input("x", (3,))
+    at = np.array([1000.0, 0.0, -1000.0])
+    naive = {"log softmax": gd.log(gd.softmax(x)), "log sum exp": gd.log(gd.sum(gd.exp(x))), "softplus": gd.log(1.0 + gd.exp(x)),
+             "log1p exp": gd.log1p(gd.exp(x)), "sigmoid": 1.0 / (1.0 + gd.exp(-x))}
+    want = {"log softmax": at - 1000.0, "log sum exp": 1000.0, "softplus": [1000.0, np.log(2.0), 0.0], "log1p exp": [1000.0, np.log(2.0), 0.0],
+            "sigmoid": [1.0, 0.5, 0.0]}
+    slopes = {"softplus": [1.0, 0.5, 0.0], "log1p exp": [1.0, 0.5, 0.0], "sigmoid": [0.0, 0.25, 0.0]}
+    for name, y in naive.items():
+        np.testing.assert_allclose(gd.function([x], y)(at), want[name], rtol=1e-15)
+        checked()
+        if name in slopes:
+            g = gd.grad(y, x, cotangent=np.ones(3))
+            np.testing.assert_allclose(gd.function([x], g)(at), slopes[name], rtol=1e-14, err_msg=name)
+            checked()
+    plain = gd.function([x], list(naive.values())[:3], passes=("merge", "algebra", "fold", "in_place"))(at)
+    assert not all(np.isfinite(v).all() for v in plain)
