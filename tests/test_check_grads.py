@@ -77,6 +77,14 @@ def test_a_wrong_custom_gradient_is_named(x):
         gd.check_grads(gd.checkpoint(lambda a: gd.exp(f(a, a)))(x), x, AT)
 
 
+def test_a_custom_gradient_that_forgets_what_it_closes_over_is_named(x):
+    w = gd.input("w")
+    f = gd.custom_gradient(lambda a: a * w, lambda g, out, a: g * w)
+    gd.check_grads(f(x), x, {x: AT, w: 2.0})
+    with pytest.raises(GradientError, match="gives nothing for 'w', which its function uses"):
+        gd.check_grads(f(x), w, {x: AT, w: 2.0})
+
+
 def test_a_custom_gradient_right_to_first_order_only(x):
     f = gd.custom_gradient(lambda a: a * a, lambda g, out, a: g * 2 * gd.stop_gradient(a))
     gd.check_grads(f(x), x, AT, order=1)
@@ -145,3 +153,22 @@ def test_misuse(x):
         with pytest.raises(error, match=what) as caught:
             call()
         assert "test_check_grads.py" in str(caught.value)
+
+
+def test_pickled_checkpoints(x):
+    """A checkpoint's rule pickles with the body it recomputes, also in a row, nested, and inside a compiled function."""
+    import copy
+    import pickle
+    w = gd.variable(np.eye(3) * 0.5)
+    y = x
+    for _ in range(30):
+        y = gd.checkpoint(lambda a: gd.tanh(a @ w) + a * 0.1)(y)
+    y = gd.checkpoint(lambda a: gd.checkpoint(lambda b: gd.sin(b @ w))(a) * 2)(y)
+    f = gd.function([x], [y, gd.grad(gd.sum(y), w)])
+    want = f(AT)
+    for copied in (pickle.loads(pickle.dumps([y, x, w])), copy.deepcopy([y, x, w])):
+        y2, x2, w2 = copied
+        assert np.array_equal(gd.evaluate(gd.grad(gd.sum(y2), w2), {x2: AT}), want[1])
+    for g in (pickle.loads(pickle.dumps(f)), copy.deepcopy(f)):
+        assert np.array_equal(g(AT)[1], want[1])
+    gd.check_grads(y, [x, w], {x: AT})

@@ -396,6 +396,19 @@ def test_algebra_never_drops_a_nan_an_infinity_or_a_signed_zero():
             checked()
 
 
+def test_pads_with_zeros_of_two_signs_are_two_nodes():
+    x = gd.input("x", (1,))
+    a, b = gd.function([x], [gd.pad(x, 1, constant_values=0.0), gd.pad(x, 1, constant_values=-0.0)])([1.0])
+    assert np.signbit(a).tolist() == [False] * 3 and np.signbit(b).tolist() == [True, False, True]
+
+
+def test_an_infinite_tangent_times_a_zero_of_a_branch_not_taken():
+    x = gd.input("x")
+    y = gd.where(x > 0.0, x, gd.exp(x))
+    second = gd.jvp(gd.grad(y, x), x, 1.0)
+    assert float(gd.evaluate(second, {x: 1e10})) == 0.0
+
+
 # -- pickling, copying -------------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("again", [lambda f: pickle.loads(pickle.dumps(f)), copy.deepcopy], ids=["pickle", "deepcopy"])

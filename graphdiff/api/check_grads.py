@@ -299,6 +299,12 @@ def _accuse(claims: _Claims, values: Sequence[Any], found: tuple[str, int, float
     base = reference_values([*claims.nodes, *claims.ys, *path], feeds)
     # A custom gradient is judged first: its body's nodes are right, and its users' are too.
     for node in sorted(path, key=lambda n: 0 if _opaque(n) else 1 if n.op != "custom" else 2):
+        if _opaque(node):
+            given = {id(i) for i in node.inputs[1:]}
+            inside = {id(n) for n in toposort([node.inputs[0]], stop=given)} - given
+            if id(x) in inside:
+                raise _error(f"check_grads: the custom gradient of {node._attrs[0].name!r} gives nothing for {x.label!r}, which its function "
+                             f"uses without taking it as an argument; seen in {total}", node)
         bad = _alone(node, base, feeds, claims.modes)
         if bad is None:
             continue

@@ -10,10 +10,10 @@ import numpy as np
 from ..diff.forward import jvp, transposed_twice
 from ..diff.reverse import grad
 from ..errors import GradientError, NodeTypeError, ShapeError
-from ..graph.build import as_node, make, make_constant, public
+from ..graph.build import INPUT, as_node, make, make_constant, public
 from ..graph.node import Node, new_node
 from ..graph.opdef import OpDef, register
-from ..graph.text import dump_nodes, load_nodes
+from ..graph.text import copy_node
 from ..graph.walk import toposort
 from ..ops.movement import reshape_to, stack, zeros_like
 from ..specs import check_shape, format_shape, has_dims
@@ -167,7 +167,6 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Node]:
         given = {id(n) for n in nodes}
         order = toposort([y], stop=given)
         free = tuple(n for n in order if n.op.name in ("variable", "input") and id(n) not in given)
-
         return make(CUSTOM, (y, *nodes, *free), (Rule(Again(y, (*nodes, *free)), getattr(f, "__name__", "checkpoint"), True),))
     function.__name__ = getattr(f, "__name__", "checkpoint")
     return public(function)
@@ -190,15 +189,15 @@ class Again:
         return tuple(next(parts) if x.dtype.kind == "f" else None for x in fresh)
 
     def __reduce__(self) -> Any:
-        return _again, (dump_nodes([self.y, *self.leaves]),)
+        # A copy of the body alone: the node that holds this rule is being pickled with all that lies behind the leaves, and
+        # its table is not finished, so nothing here may refer to it.
+        holes = {x: new_node(INPUT, (), (), x.shape, x.dtype, x._site, None, x.name) for x in self.leaves}
+        memo: dict[int, Any] = {}
+        y = copy_node(_rebuild(self.y, holes), memo)
+        return Again, (y, tuple([copy_node(holes[x], memo) for x in self.leaves]))
 
     def __deepcopy__(self, memo: Any) -> Again:
         return self                     # nodes and rules are immutable; the leaves stand for the operands only
-
-
-def _again(table: Any) -> Again:
-    y, *leaves = load_nodes(table)
-    return Again(y, tuple(leaves))
 
 
 def _rebuild(y: Node, table: dict[Node, Node]) -> Node:

@@ -5,6 +5,7 @@ ones last; the kernel adds in one fixed tree, the same for every layout and thre
 """
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,7 @@ def _position(f: Any) -> Any:
     def reference(x: Any, *, axes: Any, keepdims: bool) -> Any:
         x = np.asarray(x)
         kept = [i for i in range(x.ndim) if i not in axes]
-        flat = np.transpose(x, [*kept, *axes]).reshape([x.shape[i] for i in kept] + [-1])
+        flat = np.transpose(x, [*kept, *axes]).reshape([x.shape[i] for i in kept] + [math.prod(x.shape[i] for i in axes)])
         r = f(flat, axis=-1)
         return r.reshape([1 if i in axes else n for i, n in enumerate(x.shape)]) if keepdims else r
     return reference

@@ -43,7 +43,10 @@ def merge(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
         else:
             old = node.inputs
             inputs = tuple([new[id(x)] for x in old])
-            key = (name, node._attrs, tuple([id(x) for x in inputs]))
+            attrs = node._attrs
+            if attrs:
+                attrs = tuple([a.hex() if type(a) is float else a for a in attrs])       # 0.0 == -0.0, but they are two fills
+            key = (name, attrs, tuple([id(x) for x in inputs]))
             here = None
         known = table.get(key)
         if known is None:
