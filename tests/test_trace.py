@@ -139,6 +139,26 @@ def test_tensors_names_variables_constants_and_sizes():
     assert "[100, 4] min 1 mean 1 max 1 norm 19.975 NaN 1" in text
 
 
+def test_every_kind_of_op_traces_to_its_gradient():
+    rng = np.random.default_rng(0)
+    x, f = gd.input("x", ("n", 4)), gd.input("f", (5,), "float32")
+    im, k = gd.input("im", (2, 3, 6, 6)), gd.input("k", (2, 3, 3, 3))
+    at = {x: rng.normal(size=(3, 4)), im: rng.normal(size=(2, 3, 6, 6)), k: rng.normal(size=(2, 3, 3, 3)), f: rng.normal(size=5).astype("f4")}
+    cases = [(x, gd.sum(gd.softmax(x) ** 2.0)), (x, gd.sum(gd.layer_norm(x) * x)), (x, gd.mean(x) * gd.logsumexp(x)), (x, gd.sum(gd.attention(x, x, x))),
+             (x, gd.sum(x[1] * x[0])), (x, gd.einsum("ij,kj->", x, x)), (im, gd.sum(gd.max_pool(im, 2))), (f, gd.prod(f)), (f, gd.sum(gd.sort(f) * f)),
+             (f, gd.sum(f.at[1].set(f[0] * 2))), (f, gd.sum(gd.concatenate([f, f]) ** 2.0)), (f, gd.std(f)), (f, gd.sum(gd.jacobian(gd.sin(f), f))),
+             (f, gd.sum(gd.dropout(f, 0.5, gd.random.key(3)))), (k, gd.sum(gd.relu(gd.conv(im, k, padding=1))))]
+    for target, y in cases:
+        feeds = {target: at[target]} if target is not k else {im: at[im], k: at[k]}
+        t = gd.trace(y, at=feeds)
+        np.testing.assert_allclose(t.adjoint(target), gd.evaluate(gd.grad(y, target), feeds), rtol=1e-5, atol=1e-12)
+        for r in t.rows:
+            assert not r.contributions or np.array_equal(r.contributions[-1].sum, r.adjoint)
+            assert all(len(c.formula) <= 160 for c in r.contributions)
+        for text in (str(t), t.to_latex(), t.to_csv(), t.to_html(), t.draw().dot, gd.draw(y, wrt=target).dot):
+            assert text
+
+
 def test_wrt_interior_values_vectors_and_integers():
     x, z = gd.inputs("x z")
     h = (x * z).named("h")

@@ -118,8 +118,8 @@ def _custom_jvp(ts: Any, node: Node) -> Any:
     if not node._attrs[0].transparent:
         return transposed_twice(node, ts)
     y, *xs = node.inputs
-    along = [(x, t) for x, t in zip(xs, ts[1:], strict=True) if t is not None]
-    return jvp(y, [x for x, _ in along], [t for _, t in along])
+    along = {x: t for x, t in zip(xs, ts[1:], strict=True) if t is not None}      # f(x, x): one tangent, not two
+    return jvp(y, list(along), list(along.values()))
 
 
 CUSTOM = register(OpDef("custom", "the first operand, with a gradient rule of the user's", _same, lambda y, *xs, rule: y,

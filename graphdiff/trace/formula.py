@@ -17,6 +17,7 @@ from ..graph.opdef import MINUS_ONE, ONE, ZERO
 from ..specs import format_shape
 
 DEPTH = 8            # levels of unnamed nodes that are written out; a rule rarely has more
+LONGEST = 160        # characters of a formula in a table; the rule itself (gd.rule) shows all of it
 NAME = 30            # characters of a user's name in a formula
 
 # How tightly a piece of text holds together: a piece is put in brackets where a tighter one is needed.
@@ -89,7 +90,8 @@ class _Text:
 class _Latex(_Text):
     product, dot = r"\,", r"\cdot "
     tests: ClassVar[dict[str, str]] = {
-        "equal": "=", "not_equal": r"\neq", "less": "<", "less_equal": r"\leq", "greater": ">", "greater_equal": r"\geq", "logical_and": r"\wedge", "logical_or": r"\vee", "matmul": r"\,"}
+        "equal": "=", "not_equal": r"\neq", "less": "<", "less_equal": r"\leq", "greater": ">", "greater_equal": r"\geq",
+        "logical_and": r"\wedge", "logical_or": r"\vee", "matmul": r"\,"}
 
     @staticmethod
     def bracket(text: str) -> str: return rf"\left({text}\right)"

@@ -15,15 +15,16 @@ from typing import Any
 import numpy as np
 
 from ..diff.reverse import connected, sweep
-from ..errors import GradientError, NodeTypeError
+from ..errors import FormatError, GradientError, NodeTypeError, show_name
 from ..graph.build import CONTEXT, as_node, make_constant, public, scalar
 from ..graph.node import Node, Origin, Site
 from ..graph.opdef import ZERO
 from ..graph.walk import toposort
 from ..passes.concrete import stand_in, substitute
 from ..specs import has_dims
-from .formula import LATEX, TEXT, Name, Term, formula, inlined, local_rule, term_formula
+from .formula import LATEX, LONGEST, TEXT, Name, Term, formula, inlined, local_rule, term_formula
 from .run import values
+from .table import tex
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -239,7 +240,6 @@ class Trace:
         elif suffix == ".txt":
             text = self.to_text() + "\n"
         else:
-            from ..errors import FormatError, show_name
             raise FormatError(f"save: no format for the suffix {show_name(target.suffix)!r}; there are .html .svg .png .pdf .dot .md .tex "
                               ".csv .txt")
         target.write_text(text, encoding="utf-8", newline="")
@@ -507,7 +507,11 @@ def _rows(numbered: Sequence[tuple[Node, int | None]], labels: dict[int, Name], 
                 stand, terms = rule(consumer)
                 term = terms[k]
                 bar = labels[id(consumer)].bar()
-                told = ["", ""] if term is None else [term_formula(term, bar, stand, consumer, node, name_of, s) for s in (TEXT, LATEX)]
+                told = ["", ""]
+                if term is not None:
+                    told = [term_formula(term, bar, stand, consumer, node, name_of, s) for s in (TEXT, LATEX)]
+                    if len(told[0]) > LONGEST:       # LaTeX cannot be cut anywhere: it names the rule
+                        told = [show_name(told[0], LONGEST), rf"\ldots\text{{({tex(consumer.op.name)})}}"]
                 contributions.append(Contribution(theirs.get(id(consumer), consumer), k, labels[id(consumer)].text(), told[0], told[1],
                                                   arrays[id(t)], arrays[id(total)]))
         label = labels[id(node)]

@@ -129,8 +129,7 @@ def to_text(trace: Trace, max_rows: int | None = SHOWN_ROWS) -> str:
             lines.append((f"... {left_out} rows more", ""))
             continue
         _, left, right = item
-        for i in range(max(1, len(right))):
-            lines.append((left if i == 0 else "", right[i] if i < len(right) else ""))
+        lines += [(left if i == 0 else "", right[i] if i < len(right) else "") for i in range(max(1, len(right)))]
     lines.append((last_line(trace), ""))
     heads = ("Primal trace, read down", "Adjoint trace, read up")
     width = min(max(len(heads[0]), *(len(a) for a, _ in lines)), 78)
@@ -152,8 +151,7 @@ def to_markdown(trace: Trace) -> str:
     """The table for Markdown, one line a line of the printed table."""
     lines = ["| Primal trace, read down | Adjoint trace, read up |", "| :-- | :-- |"]
     for _, left, right in sides(trace):
-        for i in range(max(1, len(right))):
-            lines.append(f"| {_md(left) if i == 0 else ''} | {_md(right[i]) if i < len(right) else ''} |")
+        lines += [f"| {_md(left) if i == 0 else ''} | {_md(right[i]) if i < len(right) else ''} |" for i in range(max(1, len(right)))]
     lines.append(f"| {_md(last_line(trace))} | |")
     if trace.note:
         lines += ["", _md(trace.note)]
@@ -195,8 +193,7 @@ def to_latex(trace: Trace) -> str:
             own = Name(None, row.node.name).bar().latex()
             cells.insert(0, rf"${own} = {row.label.bar().latex()} = {_tex_value(row.adjoint)}$")
         left = rf"${row.label.latex()} = {row.latex} = {_tex_value(row.value)}$"
-        for i in range(max(1, len(cells))):
-            lines.append(rf"{left if i == 0 else ''} & {cells[i] if i < len(cells) else ''} \\")
+        lines += [rf"{left if i == 0 else ''} & {cells[i] if i < len(cells) else ''} \\" for i in range(max(1, len(cells)))]
     top = trace[trace.y]
     lines += [rf"$y = {top.label.latex()} = {_tex_value(top.value)}$ & \\", r"\end{tabular}"]
     return "\n".join(lines) + "\n"

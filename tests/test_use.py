@@ -1,0 +1,73 @@
+"""Bugs a new user met: named sizes in slices and constants, located messages of wrong arguments, forward mode through checkpoints."""
+import numpy as np
+import pytest
+
+import graphdiff as gd
+from graphdiff.errors import GraphdiffError, NodeTypeError, ShapeError
+from graphdiff.graph.walk import toposort
+
+N = np.random.default_rng(1).standard_normal((5, 6))
+
+
+@pytest.mark.parametrize("make,want", [
+    (lambda n: n[::-1], N[::-1]), (lambda n: gd.flip(n), N[::-1, ::-1]), (lambda n: gd.arange(n.shape[0])[:, None] * n, np.arange(5)[:, None] * N),
+    (lambda n: gd.eye(n.shape[0]) @ n, N), (lambda n: gd.eye(n.shape[0], n.shape[0] + 1, 1).sum(1), np.ones(5)),
+    (lambda n: gd.tril(n @ n.T), np.tril(N @ N.T)), (lambda n: gd.triu(n @ n.T, 1), np.triu(N @ N.T, 1)),
+    (lambda n: n[gd.arange(n.shape[0]), gd.constant([0, 2, 1, 1, 5])], N[np.arange(5), [0, 2, 1, 1, 5]]),
+])
+def test_named_sizes(make, want):
+    n = gd.input("n", ("batch", 6))
+    y = make(n)
+    np.testing.assert_allclose(gd.evaluate(y, {n: N}), want, rtol=1e-13)
+    gd.check_grads(y, n, N)
+
+
+def test_attention_with_a_named_vector_size():
+    a, b = gd.input("a", ("t", "d")), gd.input("b", (5, 6))
+    np.testing.assert_allclose(gd.evaluate(gd.attention(a, a, a), {a: N}), gd.evaluate(gd.attention(b, b, b), {b: N}), rtol=1e-14)
+
+
+def test_a_slice_beyond_a_named_size_is_a_located_error():
+    n = gd.input("n", ("batch", 6))
+    for y in (n[7], n[:100]):
+        with pytest.raises(ShapeError, match=r"(?s)of axis 0 is asked for, which has size 5.*test_use.py"):
+            gd.evaluate(y, {n: N})
+
+
+def test_wrong_arguments_are_located_at_the_users_line():
+    x, u, w = gd.input("x", (2, 3)), gd.input("u", (3,), "uint8"), gd.variable(np.zeros(3))
+    for call in (lambda: gd.exp("a"), lambda: x + None, lambda: x * 1j, lambda: x.astype("foo"), lambda: gd.sum(x, foo=1), lambda: gd.sum(),
+                 lambda: gd.pad(x, (1, 2, 3)), lambda: gd.eye(-1), lambda: gd.arange(1, 2, 0), lambda: gd.linspace(0, 1, -1), lambda: x.var(ddof="a"),
+                 lambda: gd.grad(gd.sum(x), None), lambda: gd.jacobian(x, "a"), lambda: gd.checkpoint(5), lambda: gd.custom_gradient(5, 5),
+                 lambda: gd.function([x], x, updates=5), lambda: gd.function([x], x, passes=5), lambda: gd.evaluate(x, 5), lambda: gd.stop_gradient("a"),
+                 lambda: gd.elu(x, "a"), lambda: gd.input(5), lambda: gd.inputs(5), lambda: x.named(5), lambda: gd.size(x, 7),
+                 lambda: setattr(w, "value", np.zeros(4)), lambda: setattr(w, "value", "a")):
+        with pytest.raises(GraphdiffError, match=r"test_use.py:\d+"):
+            call()
+    with pytest.raises(OverflowError, match=r"(?s)add: Python integer 300 out of bounds for uint8.*test_use.py"):
+        u + 300
+    with pytest.raises(NodeTypeError, match="unexpected keyword argument 'where'"):
+        np.sum(x, where=N[:2, :3] > 0)
+
+
+def test_numpy_accumulate_goes_along_the_first_axis():
+    x = gd.input("x", (5, 6))
+    np.testing.assert_allclose(gd.evaluate(np.add.accumulate(x), {x: N}), np.add.accumulate(N), rtol=1e-14)
+    assert np.shape(x) == (5, 6) and np.ndim(x) == 2
+
+
+def test_forward_mode_through_a_row_of_checkpoints_is_linear_work():
+    x, w = gd.input("x", (3,)), gd.variable(np.eye(3) * 0.5)
+    y = x
+    for _ in range(60):
+        y = gd.checkpoint(lambda a: gd.tanh(a @ w) + a * 0.1)(y)
+    assert len(toposort([gd.jvp(y, [x, w], [np.ones(3), np.ones((3, 3))])])) < 60 * 40
+    f = gd.custom_gradient(lambda a: a * a, lambda g, out, a: gd.grad(gd.checkpoint(lambda b: b * b)(a), a, cotangent=g))
+    np.testing.assert_allclose(gd.evaluate(gd.jvp(f(x), x, [1.0, 2.0, 3.0]), {x: np.ones(3)}), [2, 4, 6])
+
+
+def test_a_checkpoint_given_one_node_twice_counts_its_tangent_once():
+    x = gd.input("x", (3,))
+    y = gd.checkpoint(lambda a, b: a * b)(x, x)
+    np.testing.assert_allclose(gd.evaluate(gd.jvp(y, x, np.ones(3)), {x: N[0, :3]}), 2 * N[0, :3], rtol=1e-14)
+    gd.check_grads(y, x, N[0, :3])
