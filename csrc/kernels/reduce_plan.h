@@ -1,0 +1,127 @@
+/* reduce_plan.h: how a reduction in[A.., R..] -> out[A..] is walked. Included once, before the typed templates.
+ *
+ * A line is the sequence of the elements of one result. Lines are cut into segments, so that one long line is many items.
+ *   rows      a line at a time: the reduced axis has the smallest stride (or there is nothing else)
+ *   columns   `width` neighbouring lines at a time: the innermost kept axis has the smallest stride, or lines are so short
+ *             that it pays to turn them; where columns are not side by side, they are brought together
+ * Phase 0 works on (lines or a tile of columns) x segment; with more than one segment it leaves a partial result of each in
+ * c->scratch [line][segment] and phase 1 joins them. */
+#ifndef GDI_REDUCE_PLAN_H
+#define GDI_REDUCE_PLAN_H
+
+enum {
+    RED_BLOCK = 4096,                /* elements that lanes add up before they are joined */
+    RED_LANES = 16,
+    RED_DEPTH = 8,                   /* rows that columns() adds to a lane between a load and a store of it */
+    RED_BATCH = RED_LANES * RED_DEPTH,
+    RED_WIDTH = 2048,                /* columns of a tile: the wider, the longer a row is a stream (512 took 1.4 times as long) */
+    RED_SEGMENT = 64 * RED_BLOCK,    /* of a row: about 100 us. A power of two blocks, so the tree does not see it */
+    RED_GATHER = 32 * RED_BLOCK      /* elements brought together at once where a line is not a row in memory */
+};
+
+typedef struct reduce_plan {
+    gdi_lines kept, reduced;         /* kept: operand 0 is in, 1 is out */
+    int64_t total;                   /* elements of a line */
+    int64_t ks, os, rs;              /* innermost strides: kept in, kept out, reduced */
+    int64_t inner;                   /* lines along the innermost kept axis */
+    int columns;
+    int64_t width, across;           /* columns of a tile; tiles along the innermost kept axis */
+    int64_t segment, segments;
+} reduce_plan;
+
+static int64_t reduce_size(int64_t stride) { return stride < 0 ? -stride : stride; }
+
+/* Lines may be done in any order: the axis with the smallest stride in the input goes last, then what can be is merged. */
+static void reduce_sort(gdi_lines *l)
+{
+    for (int d = 1; d < l->ndim; d++)
+        for (int e = d; e > 0 && reduce_size(l->stride[0][e - 1]) < reduce_size(l->stride[0][e]); e--) {
+            int64_t t = l->shape[e];
+            l->shape[e] = l->shape[e - 1];
+            l->shape[e - 1] = t;
+            for (int k = 0; k < l->n; k++) {
+                t = l->stride[k][e];
+                l->stride[k][e] = l->stride[k][e - 1];
+                l->stride[k][e - 1] = t;
+            }
+        }
+    int last = 0;
+    for (int d = 1; d < l->ndim; d++) {
+        int merge = 1;
+        for (int k = 0; k < l->n; k++) merge = merge && l->stride[k][last] == l->stride[k][d] * l->shape[d];
+        if (merge) l->shape[last] *= l->shape[d];
+        else l->shape[++last] = l->shape[d];
+        for (int k = 0; k < l->n; k++) l->stride[k][last] = l->stride[k][d];
+    }
+    l->ndim = l->ndim ? last + 1 : 0;
+}
+
+/* free: the reduced elements may be taken in any order, too (extremes, any, all). */
+static reduce_plan reduce_plan_of(const gdi_call *c, int free)
+{
+    const gdi_operand *pair[2] = {&c->in[0], &c->out[0]}, *one[1] = {&c->in[0]};
+    int k = c->out[0].ndim;
+    reduce_plan p = {.kept = lines_of(pair, 2, 0, k), .reduced = lines_of(one, 1, k, c->in[0].ndim)};
+    reduce_sort(&p.kept);
+    if (free) reduce_sort(&p.reduced);
+    p.total = p.reduced.count;
+    p.ks = lines_step(&p.kept, 0);
+    p.os = lines_step(&p.kept, 1);
+    p.rs = lines_step(&p.reduced, 0);
+    p.inner = lines_inner(&p.kept);
+    int across = p.reduced.ndim == 0 || reduce_size(p.ks) < reduce_size(p.rs);
+    int narrow = p.reduced.ndim == 1 && p.total <= RED_LANES && p.inner >= RED_LANES;
+    p.columns = p.inner > 1 && (across || narrow);
+    p.segment = p.columns ? RED_BLOCK : RED_SEGMENT;
+    p.segments = GD_MAX((p.total + p.segment - 1) / p.segment, (int64_t)1);
+    p.width = p.columns ? GD_MIN(p.inner, (int64_t)RED_WIDTH) : 1;
+    if (p.width == p.inner && p.kept.count == p.inner && p.segments == 1 && p.width * p.total > 1 << 20)
+        p.width = (p.width + 1) / 2;                       /* one item would be all there is: two for two threads */
+    p.across = p.width ? (p.inner + p.width - 1) / p.width : 0;
+    return p;
+}
+
+/* Items of phase 0: units (a line, or a tile of columns) times segments. */
+static int64_t reduce_units(const reduce_plan *p)
+{
+    return p->kept.count ? p->kept.count / p->inner * (p->columns ? p->across : p->inner) : 0;
+}
+
+/* The first line of a unit and the lines in it. */
+static int64_t reduce_unit(const reduce_plan *p, int64_t u, int64_t *width)
+{
+    if (!p->columns) { *width = 1; return u; }
+    int64_t j = u % p->across * p->width;
+    *width = GD_MIN(p->width, p->inner - j);
+    return u / p->across * p->inner + j;
+}
+
+/* An odometer over lines of one operand: the offset of a line after another without divisions. */
+typedef struct reduce_walk {
+    const gdi_lines *l;
+    int64_t at, i[GDI_MAX_NDIM];
+} reduce_walk;
+
+static void reduce_walk_to(reduce_walk *w, const gdi_lines *l, int64_t line)
+{
+    w->l = l;
+    w->at = 0;
+    for (int d = l->ndim - 1; d >= 0 && l->count; d--) {
+        w->i[d] = line % l->shape[d];
+        line /= l->shape[d];
+        w->at += w->i[d] * l->stride[0][d];
+    }
+}
+
+static int64_t reduce_walk_next(reduce_walk *w)
+{
+    int64_t at = w->at;
+    for (int d = w->l->ndim - 1; d >= 0; d--) {
+        w->at += w->l->stride[0][d];
+        if (++w->i[d] < w->l->shape[d]) break;
+        w->at -= w->i[d] * w->l->stride[0][d];
+        w->i[d] = 0;
+    }
+    return at;
+}
+#endif
