@@ -34,7 +34,7 @@ def measure(n: int) -> None:
     del f, g, y
     t.append(time.process_time())
     names = ("build", "differentiate", "compile", "first run", "free")
-    costs = ", ".join(f"{name} {(b - a) / n * 1e6:.2f}" for name, a, b in zip(names, t, t[1:]))
+    costs = ", ".join(f"{name} {(b - a) / n * 1e6:.2f}" for name, a, b in zip(names, t, t[1:], strict=False))
     print(f"{n:>9} operations ({2 * n} nodes with their constants), us an operation: {costs}; {used / n:.0f} bytes an operation, "
           f"{instructions} instructions; value {float(value):.6f}, slope {float(slope):.6f}")
 

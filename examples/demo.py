@@ -32,7 +32,7 @@ def make_step(parameters, rate=0.1, momentum=0.9):
     log_p = gd.log_softmax(network(x, parameters))
     loss = -gd.mean(gd.sum(log_p * gd.one_hot(t, 10, "float32"), axis=1))
     updates = {}
-    for p, g in zip(parameters, gd.grad(loss, parameters)):
+    for p, g in zip(parameters, gd.grad(loss, parameters), strict=True):
         v = gd.variable(np.zeros(p.shape, "float32"))
         new_v = momentum * v + g
         updates[v], updates[p] = new_v, p - rate * new_v
@@ -68,7 +68,7 @@ def main() -> None:
     train, test = order[:-360], order[-360:]
     start = [rng.standard_normal((64, 128)) * np.sqrt(2 / 64), np.zeros(128), rng.standard_normal((128, 10)) * np.sqrt(2 / 128), np.zeros(10)]
     start = [a.astype("float32") for a in start]
-    parameters = [gd.variable(a, n) for a, n in zip(start, ("w1", "b1", "w2", "b2"))]
+    parameters = [gd.variable(a, n) for a, n in zip(start, ("w1", "b1", "w2", "b2"), strict=True)]
     step = make_step(parameters)
     epochs, batch = 30, 64
     bar = tqdm(range(epochs), desc="training on 1,437 digits", unit="epoch")

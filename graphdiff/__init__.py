@@ -100,12 +100,12 @@ def positive(x: Any) -> Node:
 
 def degrees(x: Any) -> Node:
     """Radians to degrees."""
-    return x * (180.0 / pi)      # type: ignore[no-any-return]
+    return x * (180.0 / pi)
 
 
 def radians(x: Any) -> Node:
     """Degrees to radians."""
-    return x * (pi / 180.0)      # type: ignore[no-any-return]
+    return x * (pi / 180.0)
 
 
 # Loaded when first asked for: name -> (module, attribute; None is the module itself).

@@ -564,7 +564,7 @@ def _extreme(op: str, a: Size, b: Size) -> Size:
 def _ask(a: Dim, relation: str, other: object) -> bool:
     b = _size(other)
     if b is None:
-        return NotImplemented   # type: ignore[no-any-return]
+        return NotImplemented
     lo, hi = _bounds(a - b)
     if relation in (">", "<="):
         yes, no = lo > 0, hi <= 0

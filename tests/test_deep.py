@@ -72,7 +72,7 @@ def test_one_node_with_many_users():
     x = gd.input("x")
     terms = [x * float(k) for k in range(30_000)]
     while len(terms) > 1:
-        terms = [a + b for a, b in zip(terms[::2], terms[1::2])] + ([terms[-1]] if len(terms) % 2 else [])
+        terms = [a + b for a, b in zip(terms[::2], terms[1::2], strict=False)] + ([terms[-1]] if len(terms) % 2 else [])
     total = sum(range(30_000))
     value, slope = gd.function([x], [terms[0], gd.grad(terms[0], x)])(2.0)
     assert float(value) == 2.0 * total and float(slope) == total

@@ -108,7 +108,7 @@ def _run(nodes: Sequence[Node], feeds: Mapping[Node, Any]) -> list[Any]:
 
 
 def _narrowest(nodes: Sequence[Node]) -> str:
-    return min([n.dtype for n in nodes if n.dtype.kind == "f"], key=lambda d: d.itemsize).name      # type: ignore[no-any-return]
+    return min([n.dtype for n in nodes if n.dtype.kind == "f"], key=lambda d: d.itemsize).name
 
 
 def _random(rng: Any, like: Any) -> Any:

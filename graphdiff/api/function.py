@@ -284,7 +284,7 @@ class Function:
     def __deepcopy__(self, memo: Any) -> Function:
         make, args = self.__reduce__()
         import copy
-        return make(copy.deepcopy(args[0], memo), *args[1:])       # type: ignore[no-any-return]
+        return make(copy.deepcopy(args[0], memo), *args[1:])
 
 
 def _rebuild(nodes: list[Node], n_in: int, keys: Any, n_out: int, threads: int, passes: tuple[str, ...]) -> Function:

@@ -28,8 +28,8 @@ def _function(arrays: list[Any], build: Callable[..., Any], gradients: bool, thr
     return gd.function(inputs, outputs, threads=threads).bind(*arrays)
 
 
-def workload(name: str, arrays: Callable[[], list[Any]], build: Callable[..., Any], forward: Callable[..., Any],
-             backward: Callable[..., list[Any]] | None) -> None:
+def workload(name: str, arrays: Any, build: Any, forward: Any,
+             backward: Any) -> None:
     """Two entries, `name f` and `name fb`; backward(*arrays) gives value and gradients for a cotangent of ones."""
     def make(gradients: bool, numpy: Callable[..., Any]) -> Callable[[int], Made]:
         def entry(threads: int) -> Made:
@@ -126,7 +126,7 @@ def _columns(x: Any, w: Any, stride: int, pad: int) -> tuple[Any, tuple[int, int
     if pad:
         x = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
     view = np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], axis=(2, 3))[:, :, ::stride, ::stride]
-    n, c, h, v = view.shape[:4]
+    n, _, h, v = view.shape[:4]
     return view.transpose(0, 2, 3, 1, 4, 5).reshape(n * h * v, -1), (h, v)
 
 
@@ -160,6 +160,6 @@ for _name, _x, _w, _s, _p in (("conv_32x3x32x32_64x3x3x3", (32, 3, 32, 32), (64,
 workload("max_pool2_32x16x56x56", lambda: [_random(32, 16, 56, 56)], lambda x: gd.max_pool(x, 2),
          lambda x: x.reshape(32, 16, 28, 2, 28, 2).max(axis=(3, 5)), None)
 workload("sort_1e5", lambda: [_random(100_000)], gd.sort, lambda x: np.sort(x, kind="stable"), None)
+_ROWS = np.random.default_rng(1).integers(0, 10_000, 8192)
 workload("embedding_10000x128_8192", lambda: [_random(10_000, 128)],
-         lambda w: gd.take(w, np.random.default_rng(1).integers(0, 10_000, 8192), axis=0),
-         lambda w, i=np.random.default_rng(1).integers(0, 10_000, 8192): w[i], None)
+         lambda w: gd.take(w, _ROWS, axis=0), lambda w: w[_ROWS], None)

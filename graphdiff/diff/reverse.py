@@ -147,6 +147,7 @@ def sweep(y: Node, targets: Sequence[Node], seed: Node) -> dict[int, Any]:
             continue
         needs = tuple([id(x) in reach for x in inputs])
         context.origin = Origin(node, node, "adjoint")
+        assert op.vjp is not None      # no partials, no zero, no cut: the registry has seen to it
         parts = op.vjp(g, node, needs)
         for x, need, t in zip(inputs, needs, parts, strict=True):
             if not need:

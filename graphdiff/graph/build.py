@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from ..errors import DTypeError, GraphdiffError, NodeTypeError, compose
 from ..specs import as_shape, check_shape
 from .node import Node, capture, describe, new_node
 from .opdef import OpDef, register
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class _Context(threading.local):
@@ -69,14 +72,14 @@ def located(error: Any, what: str, inputs: tuple[Any, ...] = ()) -> Any:
     text = compose(f"{what}: {fact}", at=None if site is None else (str(site), site.source),
                    rows=[(label, describe(x)) for label, x in zip(labels, nodes, strict=False)], hint=hint or None)
     new = type(error)(text)
-    new.located = True      # type: ignore[attr-defined]
+    new.located = True
     return new
 
 
-def public(function: Callable[..., Any]) -> Callable[..., Any]:
+def public(function: Callable[P, R]) -> Callable[P, R]:
     """Decorator of public functions that check arguments before they make nodes: locates what they raise."""
     @wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
         except GraphdiffError as error:
@@ -122,7 +125,7 @@ def scalar(value: Any, dtype: Any) -> Node:
     array.flags.writeable = False
     context = CONTEXT
     return new_node(CONSTANT, (), (array,), (), dtype, capture() if context.site is None else context.site,
-                    context.origin, None)
+                    context.origin, None, context.scope)
 
 
 def checked_array(value: Any, what: str) -> np.ndarray[Any, Any]:

@@ -57,4 +57,5 @@ def variable(value: Any, name: str | None = None) -> Node:
     if name is not None and not isinstance(name, str):
         raise NodeTypeError(f"a name is a str, not {type(name).__name__}")
     array = checked_array(value, "value")
-    return new_node(VARIABLE, (), (Storage(array),), array.shape, array.dtype, site_now(), CONTEXT.origin, name)
+    return new_node(VARIABLE, (), (Storage(array),), array.shape, array.dtype, site_now(), CONTEXT.origin, name,
+                    CONTEXT.scope)

@@ -119,4 +119,4 @@ def copy_node(root: Node, memo: dict[int, Any]) -> Node:
         if o is not None and id(o.primal) in memo:
             object.__setattr__(memo[id(n)], "origin", Origin(memo[id(o.primal)], memo.get(id(o.consumer)), o.kind))
     memo.setdefault(id(memo), []).append(fresh)       # deepcopy's own way to keep ids valid
-    return memo[id(root)]       # type: ignore[no-any-return]
+    return memo[id(root)]

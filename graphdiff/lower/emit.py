@@ -139,9 +139,9 @@ def lower(order: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]
     for x, v in zip(inputs, input_views, strict=True):
         ctx.views[id(x)] = v
     written = {id(v) for v, _ in updates}
-    for v, _ in updates:
-        if id(v) not in variables:
-            variables[id(v)] = outside("variable", f"var{len(variables)}", v, True)
+    for variable, _ in updates:
+        if id(variable) not in variables:
+            variables[id(variable)] = outside("variable", f"var{len(variables)}", variable, True)
     for node in order:
         key = id(node)
         if key in ctx.views:
@@ -174,17 +174,17 @@ def lower(order: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]
         else:
             ctx.emit("copy", out, [view])
     staged = []
-    for v, new in updates:
+    for variable, new in updates:
         view = ctx.views[id(new)]
         base_node = next((x for x in order if id(x) in written and ctx.views.get(id(x)) is not None
                           and view.buffer < 0 and ctx.views[id(x)].buffer == view.buffer), None)
-        if base_node is not None and view is not ctx.views.get(id(v)):
+        if base_node is not None and view is not ctx.views.get(id(variable)):
             view = ctx.copy(view)                  # reads a variable that is about to change
         staged.append(view)
     commit = len(ctx.instrs)
-    for (v, _), view in zip(updates, staged, strict=True):
-        if view is not ctx.views.get(id(v)):
-            ctx.emit("copy", variables[id(v)], [view])
+    for (variable, _), view in zip(updates, staged, strict=True):
+        if view is not ctx.views.get(id(variable)):
+            ctx.emit("copy", variables[id(variable)], [view])
     program = Program(ctx.instrs, ctx.buffers, ctx.constants, bases, input_views, output_views, commit)
     program.places, program.arena_nbytes = plan_memory(ctx.instrs, ctx.buffers, fixed, elementwise, in_place=in_place)
     return program

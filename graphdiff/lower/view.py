@@ -116,7 +116,6 @@ class View:
                 step *= new[k]
             strides += reversed(group)
             i, j = i + 1, j + 1
-        full, it = [], iter(strides)
-        for n in shape:
-            full.append(next(it) if n != 1 else 0)
+        it = iter(strides)
+        full = [next(it) if n != 1 else 0 for n in shape]
         return self.with_layout(shape, full)

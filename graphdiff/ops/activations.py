@@ -124,7 +124,7 @@ def _normalised(x: Node, axes: tuple[int, ...], eps: float) -> Node:
     """
     c = x - mean(x, axes, keepdims=True)
     c = c - stop_gradient(mean(c, axes, keepdims=True))
-    return c * reciprocal(sqrt(mean(square(c), axes, keepdims=True) + eps))      # type: ignore[no-any-return]
+    return c * reciprocal(sqrt(mean(square(c), axes, keepdims=True) + eps))
 
 
 def _scale(y: Node, gamma: Any, beta: Any, shape: tuple[Any, ...], into: tuple[Any, ...], dtype: Any) -> Node:

@@ -15,7 +15,7 @@ from ..graph.node import Node
 from ..graph.opdef import MINUS_ONE, ONE, ZERO, OpDef, register
 from ..specs import broadcast, check_shape
 from . import special
-from .families import _infer_binary, binary, cast, pair
+from .families import Binary, _infer_binary, binary, cast, pair
 from .unary import log, logical_not, reciprocal, sigmoid, sign, square, trunc_, unary
 
 add = binary("add", "x + y", np.add, (ONE, ONE), kind="any", ulp=0, symbol="+", latex="{0} + {1}")
@@ -179,9 +179,9 @@ def _share(x: Node, y: Node) -> Node:
 
 xlogy = binary("xlogy", "x log y, 0 where x is 0", special.xlogy, (lambda x, y, z: log(y), lambda x, y, z: x / y), ulp=4,
                domain=((-2, 2), (0.2, 3)), analytic=lambda x, y: x * np.log(y))
-_poly = binary("polygamma", "the x-th derivative of digamma, at y", special.polygamma,
+_poly: Binary = binary("polygamma", "the x-th derivative of digamma, at y", special.polygamma,
                (ZERO, lambda n, x, z: _poly(n + 1.0, x)), domain=((1, 1), (0.4, 4)), ulp=16, source="DLMF 25.11.28")
-sinc_derivative = binary("sinc_derivative", "the x-th derivative of sinc, at y", special.sinc_derivative,
+sinc_derivative: Binary = binary("sinc_derivative", "the x-th derivative of sinc, at y", special.sinc_derivative,
                          (ZERO, lambda n, x, z: sinc_derivative(n + 1.0, x)), domain=((1, 1), (-2, 2)), ulp=64)
 
 
@@ -195,7 +195,7 @@ fmod = binary("fmod", "the remainder with the sign of x", np.fmod, (ONE, lambda 
 remainder = binary("remainder", "x - y floor(x / y), the sign of y", np.remainder,
                    (ONE, lambda x, y, z: -floor_divide(x, y)), kind="any", bools=False, ulp=0, domain=((0.3, 2), (0.7, 0.9)),
                    symbol="%", analytic=lambda x, y: x - y * np.floor(np.real(x) / np.real(y)))
-floor_divide = binary("floor_divide", "floor(x / y)", np.floor_divide, kind="any", bools=False, zero=True, ulp=0, symbol="//")
+floor_divide: Binary = binary("floor_divide", "floor(x / y)", np.floor_divide, kind="any", bools=False, zero=True, ulp=0, symbol="//")
 
 _WHOLE = "it is defined for integers only"
 bitwise_and = binary("bitwise_and", "bits set in both", np.bitwise_and, kind="int", cuts=_WHOLE, symbol="&")

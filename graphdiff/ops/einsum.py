@@ -191,7 +191,7 @@ class _Part:
         return have.reshape([self.size(label) if label in self.labels else 1 for label in labels])
 
     def size(self, label: str) -> int:
-        return self.view.shape[self.labels.index(label)]       # type: ignore[no-any-return]
+        return self.view.shape[self.labels.index(label)]
 
     def merges(self, labels: str) -> bool:
         """Can these axes be one axis, in this order, without a copy?"""
@@ -275,7 +275,7 @@ def _jvp(tangents: Any, node: Node) -> Node:
         if t is not None:
             part = make(EINSUM, tuple([t if j == k else x for j, x in enumerate(node.inputs)]), node._attrs)
             total = part if total is None else add(total, part)
-    return total      # type: ignore[no-any-return]
+    return total
 
 
 EINSUM = register(OpDef("einsum", "the sum of products over labelled axes", _infer, _reference, attr_names=("equation",),

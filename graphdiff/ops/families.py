@@ -20,6 +20,10 @@ from ..specs import broadcast, check_shape
 NUMBER = (float, int, bool)
 
 
+Unary = Callable[[Any], Node]           # the public function of an elementwise op
+Binary = Callable[[Any, Any], Node]
+
+
 def _infer_same(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
     first = inputs[0]
     shape = first.shape

@@ -7,6 +7,7 @@ others when they run; both are OutOfBounds. NumPy's rule for the place of the ga
 from __future__ import annotations
 
 import builtins
+import itertools
 from typing import Any
 
 import numpy as np
@@ -100,12 +101,12 @@ def _scatter_add_vjp(g: Node, node: Node, needs: Any) -> Any:
 
 
 def _scatter_add_jvp(ts: Any, node: Node) -> Node:
-    x, i, v = node.inputs
+    x, i, _ = node.inputs
     tx = zeros_like(x) if ts[0] is None else ts[0]
     return tx if ts[2] is None else make(SCATTER_ADD, (tx, i, ts[2]), node._attrs)
 
 
-SCATTER_ADD = register(OpDef("scatter_add", "x with z added at positions y of an axis, duplicates accumulated in order", _scatter_infer,
+SCATTER_ADD: OpDef = register(OpDef("scatter_add", "x with z added at positions y of an axis, duplicates accumulated in order", _scatter_infer,
                              _scatter_reference(True), attr_names=("axis",), arity=3, family="indexing", vjp=_scatter_add_vjp,
                              jvp=_scatter_add_jvp, lower=_scatter_lower("scatter_add")))
 
@@ -290,7 +291,7 @@ class Parsed:
         self.shape = tuple(s for j, s in enumerate(shape) if j not in drop)
         self.arrays = [(a - builtins.sum(1 for d in drop if d < a), i, ax) for a, i, ax in self.arrays]
         # Separated by a slice, None or an ellipsis the gathered axes come first; side by side they stay in place.
-        self.apart = builtins.any(b - a != 1 for a, b in zip(places[:-1], places[1:], strict=True))
+        self.apart = builtins.any(b - a != 1 for a, b in itertools.pairwise(places))
 
     @staticmethod
     def _masks(x: Node, items: list[Any]) -> list[Any]:
@@ -327,7 +328,7 @@ def _has_node(item: Any) -> bool:
 
 def _stack(item: list[Any]) -> Node:
     from .movement import stack
-    return stack([_stack(i) if isinstance(i, list) else i for i in item])      # type: ignore[no-any-return]
+    return stack([_stack(i) if isinstance(i, list) else i for i in item])
 
 
 def _index_node(item: Any) -> Node:

@@ -163,7 +163,7 @@ def dot(x: Any, y: Any) -> Node:
     if x.ndim == 0 or y.ndim == 0:
         return multiply(x, y)
     if x.ndim <= 2 and y.ndim <= 2:
-        return matmul(x, y)      # type: ignore[no-any-return]
+        return matmul(x, y)
     return _contract(x, (x.ndim - 1,), y, (max(y.ndim - 2, 0),))
 
 
@@ -171,7 +171,7 @@ def dot(x: Any, y: Any) -> Node:
 def vdot(x: Any, y: Any) -> Node:
     """The sum of x y over all elements, both flattened; their numbers of elements must agree."""
     x, y = pair(x, y)
-    return matmul(reshape_to(x, (nelements(x.shape),)), reshape_to(y, (nelements(y.shape),)))      # type: ignore[no-any-return]
+    return matmul(reshape_to(x, (nelements(x.shape),)), reshape_to(y, (nelements(y.shape),)))
 
 
 @public

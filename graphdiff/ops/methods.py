@@ -15,6 +15,11 @@ from . import unary as u
 from .families import cast
 
 
+def _attach(name: str, value: Any) -> None:
+    """Node declares its operators and methods for type checkers; here they are given to it."""
+    setattr(Node, name, value)
+
+
 def _forward(f: Callable[[Any, Any], Node]) -> Callable[[Node, Any], Node]:
     def operator(self: Node, other: Any) -> Node:
         return f(self, other)
@@ -29,7 +34,7 @@ def _reflected(f: Callable[[Any, Any], Node]) -> Callable[[Node, Any], Node]:
 
 def _matmul(x: Any, y: Any) -> Node:
     from .linalg import matmul
-    return matmul(x, y)      # type: ignore[no-any-return]
+    return matmul(x, y)
 
 
 def _divmod(x: Any, y: Any) -> tuple[Node, Node]:
@@ -56,14 +61,14 @@ for _name, _f in _BINARY.items():
     setattr(Node, f"__r{_name}__", _reflected(_f))
 for _name, _f in {"lt": b.less, "le": b.less_equal, "gt": b.greater, "ge": b.greater_equal, "eq": b.equal, "ne": b.not_equal}.items():
     setattr(Node, f"__{_name}__", _forward(_f))
-Node.__hash__ = object.__hash__      # type: ignore[method-assign]
-Node.__pow__ = _power      # type: ignore[attr-defined]
-Node.__rpow__ = _reflected(b.power)      # type: ignore[attr-defined]
-Node.__neg__ = lambda self: u.negative(self)      # type: ignore[attr-defined]
-Node.__pos__ = lambda self: self      # type: ignore[attr-defined]
-Node.__abs__ = lambda self: u.abs(self)      # type: ignore[attr-defined]
-Node.__invert__ = lambda self: u.invert(self)      # type: ignore[attr-defined]
-Node.__round__ = lambda self, n=None: _round(self, 0 if n is None else n)      # type: ignore[attr-defined]
+_attach("__hash__", object.__hash__)
+_attach("__pow__", _power)
+_attach("__rpow__", _reflected(b.power))
+_attach("__neg__", lambda self: u.negative(self))
+_attach("__pos__", lambda self: self)
+_attach("__abs__", lambda self: u.abs(self))
+_attach("__invert__", lambda self: u.invert(self))
+_attach("__round__", lambda self, n=None: _round(self, 0 if n is None else n))
 
 
 def _round(self: Any, decimals: int = 0) -> Node:
@@ -94,7 +99,7 @@ fix, around = trunc, _round
 
 def _getitem(self: Node, index: Any) -> Node:
     from .indexing import index as take_index
-    return take_index(self, index)      # type: ignore[no-any-return]
+    return take_index(self, index)
 
 
 class At:
@@ -111,12 +116,12 @@ class At:
     def set(self, value: Any) -> Node:
         """x with the elements at the index replaced; of duplicates the last counts."""
         from .indexing import set_at
-        return set_at(self._node, self._index, value)      # type: ignore[no-any-return]
+        return set_at(self._node, self._index, value)
 
     def add(self, value: Any) -> Node:
         """x with value added at the index; duplicates accumulate."""
         from .indexing import add_at
-        return add_at(self._node, self._index, value)      # type: ignore[no-any-return]
+        return add_at(self._node, self._index, value)
 
 
 def _astype(self: Node, dtype: Any, copy: bool = True) -> Node:
@@ -146,33 +151,35 @@ def _late(module: str, name: str) -> Callable[..., Any]:
 def _transpose_method(self: Node, *axes: Any) -> Node:
     """Axes reversed, or in the order given (as one tuple or several ints)."""
     if not axes or axes == (None,):
-        return m.transpose(self)      # type: ignore[no-any-return]
-    return m.transpose(self, axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes)      # type: ignore[no-any-return]
+        return m.transpose(self)
+    return m.transpose(self, axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes)
 
 
 def _clip(self: Node, min: Any = None, max: Any = None) -> Node:
     from .activations import clip
-    return clip(self, min, max)      # type: ignore[no-any-return]
+    return clip(self, min, max)
 
 
-for _name, _g in {
+_METHODS: dict[str, Callable[..., Any]] = {
     "sum": r.sum, "mean": r.mean, "prod": r.prod, "max": r.max, "min": r.min, "var": r.var, "std": r.std, "any": r.any, "all": r.all,
     "argmax": r.argmax, "argmin": r.argmin, "ptp": r.ptp, "reshape": m.reshape, "squeeze": m.squeeze, "swapaxes": m.swapaxes,
     "ravel": m.ravel, "flatten": m.ravel, "repeat": m.repeat, "diagonal": m.diagonal, "trace": m.trace, "round": _round,
-}.items():
-    setattr(Node, _name, _method(_g))
+}
+for _name, _g in _METHODS.items():
+    _attach(_name, _method(_g))
 for _name, (_module, _attr) in {"dot": ("linalg", "dot"), "cumsum": ("scan", "cumsum"), "cumprod": ("scan", "cumprod"),
                                 "sort": ("scan", "sort"), "argsort": ("scan", "argsort"), "take": ("indexing", "take")}.items():
     setattr(Node, _name, _late(_module, _attr))
-Node.transpose = _transpose_method      # type: ignore[attr-defined]
-Node.clip = _clip      # type: ignore[attr-defined]
-Node.astype = _astype      # type: ignore[attr-defined]
-Node.copy = lambda self: self      # type: ignore[attr-defined]
-Node.conj = Node.conjugate = lambda self: self      # type: ignore[attr-defined]
-Node.item = lambda self: float(self)      # type: ignore[attr-defined]
-Node.tolist = lambda self: self.__array__()      # type: ignore[attr-defined]
-Node.__getitem__ = _getitem      # type: ignore[attr-defined]
-Node.T = property(lambda self: m.transpose(self), doc="The axes reversed.")      # type: ignore[attr-defined]
-Node.mT = property(lambda self: m.matrix_transpose(self), doc="The last two axes exchanged.")      # type: ignore[attr-defined]
-Node.at = property(At, doc="Functional updates: x.at[index].set(v), x.at[index].add(v).")      # type: ignore[attr-defined]
-Node.real = property(lambda self: self)      # type: ignore[attr-defined]
+_attach("transpose", _transpose_method)
+_attach("clip", _clip)
+_attach("astype", _astype)
+_attach("copy", lambda self: self)
+_attach("conj", lambda self: self)
+_attach("conjugate", lambda self: self)
+_attach("item", lambda self: float(self))
+_attach("tolist", lambda self: self.__array__())
+_attach("__getitem__", _getitem)
+_attach("T", property(lambda self: m.transpose(self), doc="The axes reversed."))
+_attach("mT", property(lambda self: m.matrix_transpose(self), doc="The last two axes exchanged."))
+_attach("at", property(At, doc="Functional updates: x.at[index].set(v), x.at[index].add(v)."))
+_attach("real", property(lambda self: self))

@@ -6,6 +6,7 @@ undiagonal. Everything else here is composed of them.
 from __future__ import annotations
 
 import builtins
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -448,7 +449,7 @@ def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Node]:
         edges = np.cumsum([0, *sizes]).tolist()
     else:
         edges = [0, *[builtins.slice(None, int(i)).indices(n)[1] for i in indices_or_sections], n]
-    return [cut(x, axis, a, max(0, b - a)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return [cut(x, axis, a, max(0, b - a)) for a, b in itertools.pairwise(edges)]
 
 
 @public
@@ -458,7 +459,7 @@ def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Node]:
     n = x.shape[normalize_axis(axis, x.ndim)]
     if isinstance(indices_or_sections, (int, np.integer)) and isinstance(n, int) and indices_or_sections > 0 and n % indices_or_sections:
         raise ShapeError(f"{n} elements along axis {axis} do not divide into {indices_or_sections} equal parts")
-    return array_split(x, indices_or_sections, axis)      # type: ignore[no-any-return]
+    return array_split(x, indices_or_sections, axis)
 
 
 # -- shapes by reshape ---------------------------------------------------------------------------------------------
@@ -489,7 +490,7 @@ def expand_dims(x: Any, axis: Any) -> Node:
 
 def ravel(x: Any) -> Node:
     """x as one axis, in C order."""
-    return reshape(x, -1)      # type: ignore[no-any-return]
+    return reshape(x, -1)
 
 
 def atleast_1d(x: Any) -> Node:
@@ -617,7 +618,7 @@ DIAGONAL = register(OpDef("diagonal", "the diagonal of two axes, as a last axis"
                           attr_names=("axis1", "axis2", "offset"), arity=1, linear=(0,),
                           vjp=lambda g, node, needs: (make(UNDIAGONAL, (g,), (node.inputs[0].shape, *node._attrs)),),
                           lower=lambda ctx, node: ctx.raw(node.inputs[0]).diagonal(*node._attrs)))
-UNDIAGONAL = register(OpDef("undiagonal", "x on the diagonal of two axes of zeros", _undiagonal_infer, _undiagonal_reference,
+UNDIAGONAL: OpDef = register(OpDef("undiagonal", "x on the diagonal of two axes of zeros", _undiagonal_infer, _undiagonal_reference,
                             attr_names=("shape", "axis1", "axis2", "offset"), arity=1, family="movement", linear=(0,),
                             vjp=lambda g, node, needs: (make(DIAGONAL, (g,), node._attrs[1:]),), lower=_undiagonal_lower))
 
@@ -688,12 +689,12 @@ def full(shape: Any, fill_value: Any, dtype: Any = None) -> Node:
 
 def zeros(shape: Any, dtype: Any = "float64") -> Node:
     """Zeros; sizes may be named."""
-    return full(shape, 0, dtype)      # type: ignore[no-any-return]
+    return full(shape, 0, dtype)
 
 
 def ones(shape: Any, dtype: Any = "float64") -> Node:
     """Ones; sizes may be named."""
-    return full(shape, 1, dtype)      # type: ignore[no-any-return]
+    return full(shape, 1, dtype)
 
 
 empty = zeros
@@ -714,14 +715,14 @@ def ones_like(x: Any, dtype: Any = None) -> Node:
 def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Node:
     """fill_value in x's shape and dtype."""
     x = as_node(x)
-    return full(x.shape, fill_value, x.dtype if dtype is None else dtype)      # type: ignore[no-any-return]
+    return full(x.shape, fill_value, x.dtype if dtype is None else dtype)
 
 
 def _count(n: Any, shape: Any) -> Node:
     """0, 1, .. n - 1, in a shape with one axis of size n and others of size 1."""
     from .scan import cumsum
     axis = next(i for i, s in enumerate(shape) if not isinstance(s, int) or s != 1) if n != 1 or isinstance(n, Dim) else 0
-    return cumsum(ones(shape, "int64"), axis) - 1      # type: ignore[no-any-return]
+    return cumsum(ones(shape, "int64"), axis) - 1
 
 
 @public
@@ -740,7 +741,7 @@ def arange(*args: Any, dtype: Any = None) -> Node:
 
 
 @public
-def linspace(start: float, stop: float, num: int = 50, *, endpoint: bool = True, dtype: Any = None) -> Node:
+def linspace(start: float, stop: float, num: Any = 50, *, endpoint: bool = True, dtype: Any = None) -> Node:
     """numpy.linspace as a constant."""
     if isinstance(num, Node) or not hasattr(num, "__index__") or num < 0:
         raise ShapeError(f"num must be a whole number, at least 0, not {num!r}")
@@ -748,7 +749,7 @@ def linspace(start: float, stop: float, num: int = 50, *, endpoint: bool = True,
 
 
 @public
-def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = "float64") -> Node:
+def eye(n: Any, m: Any = None, k: int = 0, dtype: Any = "float64") -> Node:
     """Ones on the k-th diagonal, as a constant (of a named size, made when a function runs)."""
     m = n if m is None else m
     if isinstance(n, Dim) or isinstance(m, Dim):
@@ -760,7 +761,7 @@ def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = "float64") -> Nod
 
 
 def identity(n: int, dtype: Any = "float64") -> Node:
-    return eye(n, dtype=dtype)      # type: ignore[no-any-return]
+    return eye(n, dtype=dtype)
 
 
 @public

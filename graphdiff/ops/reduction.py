@@ -256,7 +256,7 @@ def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
 def count_nonzero(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
     """How many elements are nonzero, int64."""
     from .binary import not_equal
-    return sum(not_equal(as_node(x), 0), axis, keepdims=keepdims)      # type: ignore[no-any-return]
+    return sum(not_equal(as_node(x), 0), axis, keepdims=keepdims)
 
 
 def _count(x: Node, axes: tuple[int, ...], dtype: Any) -> Any:
@@ -342,7 +342,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> N
 @public
 def ptp(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
     """The largest minus the smallest."""
-    return max(x, axis, keepdims) - min(x, axis, keepdims)      # type: ignore[no-any-return]
+    return max(x, axis, keepdims) - min(x, axis, keepdims)
 
 
 @public
@@ -350,13 +350,13 @@ def average(x: Any, axis: Any = None, weights: Any = None, keepdims: bool = Fals
     """The weighted mean; weights have x's shape, or the axis' length."""
     x = floating(x)
     if weights is None:
-        return mean(x, axis, keepdims=keepdims)      # type: ignore[no-any-return]
+        return mean(x, axis, keepdims=keepdims)
     w = floating(weights)
     if w.shape != x.shape:
         if not isinstance(axis, int) or w.ndim != 1:
             raise ShapeError("weights of another shape than x need one axis and one dimension")
         a = normalize_axes(axis, x.ndim)[0]
         w = expand_to(reshape_to(w, tuple(w.shape[0] if i == a else 1 for i in range(x.ndim))), x.shape)
-    return sum(x * w, axis, keepdims=keepdims) / sum(w, axis, keepdims=keepdims)      # type: ignore[no-any-return]
+    return sum(x * w, axis, keepdims=keepdims) / sum(w, axis, keepdims=keepdims)
 
 

@@ -168,7 +168,7 @@ def _recurrence_vjp(g: Node, node: Node, needs: Any) -> Any:
     return (back * _shifted(node, axis, not reverse, zero) if needs[0] else None, back)
 
 
-CUMSUM = register(OpDef("cumsum", "running sums along an axis", _same, _running(np.cumsum), attr_names=("axis", "reverse"), arity=1,
+CUMSUM: OpDef = register(OpDef("cumsum", "running sums along an axis", _same, _running(np.cumsum), attr_names=("axis", "reverse"), arity=1,
                         linear=(0,), vjp=lambda g, node, needs: (make(CUMSUM, (g,), (node._attrs[0], not node._attrs[1])),),
                         lower=_lower("cumsum", _flag(1))))
 CUMPROD = register(OpDef("cumprod", "running products along an axis", _same, _running(np.cumprod), attr_names=("axis", "reverse"),

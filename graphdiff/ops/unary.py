@@ -13,7 +13,7 @@ import numpy as np
 from ..graph.node import Node
 from ..graph.opdef import MINUS_ONE
 from . import special
-from .families import cast, unary
+from .families import Unary, cast, unary
 
 A_S = "Abramowitz & Stegun, Handbook of Mathematical Functions"
 
@@ -31,7 +31,7 @@ def where_zero(condition: Any, x: Any) -> Node:
 negative = unary("negative", "-x", np.negative, MINUS_ONE, kind="any", ulp=0, symbol="-", latex="-{0}")
 abs = unary("abs", "|x|", np.abs, lambda x, y: sign(x), kind="any", ulp=0, symbol="|.|", latex=r"\left|{0}\right|",
             analytic=lambda x: np.where(np.real(x) < 0, -x, x))
-sign = unary("sign", "-1, 0 or 1; NaN stays", np.sign, kind="any", zero=True, ulp=0)
+sign: Unary = unary("sign", "-1, 0 or 1; NaN stays", np.sign, kind="any", zero=True, ulp=0)
 square = unary("square", "x x", np.square, lambda x, y: 2.0 * x, kind="any", ulp=0, symbol="x²", latex="{0}^2")
 relu = unary("relu", "max(x, 0)", lambda x: np.where(x <= 0, np.zeros_like(x), x),
              lambda x, y: cast(_b().greater(x, 0.0), x.dtype), kind="any", ulp=0, latex=r"\mathrm{{relu}}({0})",
@@ -50,10 +50,10 @@ log2 = unary("log2", "the logarithm to base 2", np.log2, lambda x, y: 1.0 / (mat
 log10 = unary("log10", "the logarithm to base 10", np.log10, lambda x, y: 1.0 / (math.log(10) * x), domain=((0.1, 4.0),))
 log1p = unary("log1p", "log(1 + x)", np.log1p, lambda x, y: 1.0 / (1.0 + x), domain=((-0.7, 3.0),))
 sin = unary("sin", "sine, x in radians", np.sin, lambda x, y: cos(x), latex=r"\sin {0}")
-cos = unary("cos", "cosine, x in radians", np.cos, lambda x, y: -sin(x), latex=r"\cos {0}")
+cos: Unary = unary("cos", "cosine, x in radians", np.cos, lambda x, y: -sin(x), latex=r"\cos {0}")
 tan = unary("tan", "tangent, x in radians", np.tan, lambda x, y: 1.0 / square(cos(x)), domain=((-1.2, 1.2),), latex=r"\tan {0}")
 sinh = unary("sinh", "(e^x - e^-x) / 2", np.sinh, lambda x, y: cosh(x))
-cosh = unary("cosh", "(e^x + e^-x) / 2", np.cosh, lambda x, y: sinh(x))
+cosh: Unary = unary("cosh", "(e^x + e^-x) / 2", np.cosh, lambda x, y: sinh(x))
 tanh = unary("tanh", "sinh x / cosh x", np.tanh, lambda x, y: 4.0 * sigmoid_grad(2.0 * x), latex=r"\tanh {0}")
 arcsin = unary("arcsin", "angle in [-pi/2, pi/2] with sine x", np.arcsin, lambda x, y: 1.0 / sqrt((1.0 - x) * (1.0 + x)),
                domain=((-0.9, 0.9),))
@@ -69,16 +69,16 @@ erf = unary("erf", "2/sqrt(pi) times the integral of exp(-t t) from 0 to x", spe
             lambda x, y: (2.0 / math.sqrt(math.pi)) * exp_neg_square(x), source=f"{A_S}, 7.1.1")
 erfc = unary("erfc", "1 - erf(x), accurate in the right tail", special.erfc,
              lambda x, y: (-2.0 / math.sqrt(math.pi)) * exp_neg_square(x), ulp=4, source=f"{A_S}, 7.1.2")
-exp_neg_square = unary("exp_neg_square", "exp(-x x)", special.exp_neg_square, lambda x, y: -2.0 * x * y, ulp=4,
+exp_neg_square: Unary = unary("exp_neg_square", "exp(-x x)", special.exp_neg_square, lambda x, y: -2.0 * x * y, ulp=4,
                        analytic=lambda x: np.exp(-x * x))
 gaussian = unary("gaussian", "exp(-x x / 2)", special.gaussian, lambda x, y: -x * y, ulp=4, analytic=lambda x: np.exp(-x * x / 2))
 lgamma = unary("lgamma", "log |Gamma(x)|", special.lgamma, lambda x, y: digamma(x), domain=((0.3, 4.0),), source=f"{A_S}, 6.1")
-digamma = unary("digamma", "d log Gamma(x) / dx", special.digamma, lambda x, y: _b().polygamma(1, x), domain=((0.3, 4.0),),
+digamma: Unary = unary("digamma", "d log Gamma(x) / dx", special.digamma, lambda x, y: _b().polygamma(1, x), domain=((0.3, 4.0),),
                 source=f"{A_S}, 6.3")
 sinc = unary("sinc", "sin(pi x) / (pi x), 1 at 0", np.sinc, lambda x, y: _b().sinc_derivative(1.0, x))
 sigmoid = unary("sigmoid", "1 / (1 + e^-x)", special.sigmoid, lambda x, y: sigmoid_grad(x), symbol="σ", latex=r"\sigma({0})",
                 analytic=lambda x: 1 / (1 + np.exp(-x)))
-sigmoid_grad = unary("sigmoid_grad", "s(x) s(-x), the derivative of sigmoid", special.sigmoid_grad,
+sigmoid_grad: Unary = unary("sigmoid_grad", "s(x) s(-x), the derivative of sigmoid", special.sigmoid_grad,
                      lambda x, y: -(y * tanh(0.5 * x)), ulp=4, symbol="σ'", analytic=lambda x: 0.25 / np.square(np.cosh(x / 2)))
 softplus = unary("softplus", "log(1 + e^x)", special.softplus, lambda x, y: sigmoid(x), analytic=lambda x: np.log(1 + np.exp(x)))
 log_sigmoid = unary("log_sigmoid", "-log(1 + e^-x)", special.log_sigmoid, lambda x, y: sigmoid(-x),
