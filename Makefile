@@ -16,6 +16,7 @@ DEMO := .venv/demo
 TEST := .venv/test
 BENCH := .venv/bench
 LINT := .venv/lint
+BENCH_ARGS ?= --against all --save benchmarks/results/bench.json --chart benchmarks/results/bench.svg
 SANITIZE := .venv/sanitize
 
 # What an installation depends on. An editable one (test) needs renewing only when the requirements change.

@@ -51,6 +51,15 @@ int gd_force_isa(const char *name)
     return GD_BAD_VALUE;
 }
 
+double gd_peak(int dtype, int64_t rounds)
+{
+    if ((dtype != GD_FLOAT32 && dtype != GD_FLOAT64) || rounds < 1)
+        return 0;
+    const gdi_table *t = gdi_active();
+    (void)t->peak[dtype == GD_FLOAT64](rounds);
+    return (double)rounds * t->peak_flops[dtype == GD_FLOAT64];
+}
+
 /* ---- dtypes ---- */
 int gd_dtype_nbytes(int dtype)
 {

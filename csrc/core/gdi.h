@@ -52,6 +52,8 @@ typedef struct gdi_table {
     gdi_map_fn map[GD_MAP_COUNT][GD_DTYPE_COUNT];        /* by op and operand dtype (where: dtype of the branches) */
     gdi_map_fn cast[GD_DTYPE_COUNT][GD_DTYPE_COUNT];     /* from, to */
     const gdi_kernel *kernel[GD_KERNEL_COUNT];           /* by op - GD_MAP_COUNT */
+    double (*peak[2])(int64_t rounds);                   /* float32, float64: multiply-adds and nothing else */
+    int peak_flops[2];                                   /* of one round */
 } gdi_table;
 
 const gdi_table *gdi_active(void);

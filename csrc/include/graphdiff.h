@@ -120,6 +120,9 @@ const char *gd_isa(void);
 int gd_isa_count(void);
 const char *gd_isa_name(int i);
 int gd_isa_supported(int i);
+/* Does `rounds` rounds of independent multiply-adds of GD_FLOAT32 or GD_FLOAT64 and returns their floating-point
+ * operations (0: another dtype, or rounds < 1): timed by the caller, the peak of one core. */
+double gd_peak(int dtype, int64_t rounds);
 int gd_force_isa(const char *name);      /* GD_OK or GD_BAD_VALUE; programs made before keep their kernels */
 
 /* Allocation hooks, for tests that fail the n-th allocation: -1 never, else fail from that one on. */

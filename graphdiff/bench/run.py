@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import platform
 import statistics
@@ -10,94 +11,213 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+from ..errors import GraphdiffError
+
+_ROUNDS = 9
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+# Freed memory stays with the process: results of peers then cost no page faults after the first call.
+_WARM = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=17179869184:glibc.malloc.top_pad=268435456"
 
 
-def _again_with_threads(threads: int) -> None:
-    """NumPy's libraries read their thread count when they load: start again with it set."""
-    if os.environ.get(_THREADS[0]) != str(threads) or os.environ.get(_THREADS[1]) != str(threads):
-        environment = {**os.environ, **dict.fromkeys(_THREADS, str(threads))}
-        os.execve(sys.executable, [sys.executable, "-m", "graphdiff", *sys.argv[1:]], environment)
+class Library:
+    """A process that runs one library."""
+
+    def __init__(self, name: str, threads: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.name = name
+        self.pipe, theirs = context.Pipe()
+        from .worker import serve
+        self.process = context.Process(target=serve, args=(theirs, name, threads), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.version = str(self.ask()[1])
+
+    def ask(self, *message: Any) -> Any:
+        if message:
+            self.pipe.send(message)
+        try:
+            return self.pipe.recv()
+        except (EOFError, OSError):
+            raise GraphdiffError(f"bench: the process of {self.name} ended") from None
+
+    def close(self) -> None:
+        self.pipe.close()
+        self.process.join(5)
+        if self.process.is_alive():
+            self.process.terminate()
 
 
-def _microseconds(call: Any, number: int) -> float:
-    start = time.perf_counter()
-    for _ in range(number):
-        call()
-    return (time.perf_counter() - start) / number * 1e6
+def _environment(threads: int, warm: bool) -> None:
+    """What the processes of the libraries inherit: how many threads, and how memory is kept."""
+    os.environ.update(dict.fromkeys(_THREADS, str(threads)))
+    os.environ["XLA_FLAGS"] = f"--xla_cpu_multi_thread_eigen={'true' if threads > 1 else 'false'} intra_op_parallelism_threads={threads}"
+    if warm:
+        os.environ["GLIBC_TUNABLES"] = _WARM
+    if threads < (os.cpu_count() or 1) and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])      # JAX has no other way of being held to one
 
 
-def _number(call: Any, seconds: float) -> int:
-    """Calls of about seconds / 10."""
-    once = max(_microseconds(call, 1), 0.05)
-    return max(1, int(seconds * 1e5 / once))
+def names_of(wanted: Sequence[str]) -> list[str]:
+    """Workloads whose name contains one of the words; all when there are none."""
+    from . import contractions, streams  # noqa: F401  they fill WORKLOADS
+    from .workload import WORKLOADS
+    found = [n for n in WORKLOADS if not wanted or any(w in n for w in wanted)]
+    if not found:
+        raise GraphdiffError(f"bench: no benchmark is called like {', '.join(wanted)}; there are: {', '.join(WORKLOADS)}")
+    return found
 
 
-def compare(mine: Any, theirs: Sequence[Any], tolerance: float) -> str:
-    """'' when the results agree within tolerance of their largest element, else what differs."""
-    import numpy as np
-    mine = list(mine) if isinstance(mine, (tuple, list)) else [mine]
-    if len(mine) != len(theirs):
-        return f"{len(mine)} results against {len(theirs)}"
-    for i, (a, b) in enumerate(zip(mine, theirs, strict=True)):
-        b = np.asarray(b)
-        if a.shape != b.shape:
-            return f"result {i}: shape {a.shape} against {b.shape}"
-        scale = float(np.max(np.abs(b))) if b.size else 0.0
-        worst = float(np.max(np.abs(a.astype("float64") - b))) if b.size else 0.0
-        if not worst <= tolerance * (scale + 1):
-            return f"result {i}: differs by {worst:.2g}"
-    return ""
+def _libraries(against: Sequence[str]) -> list[str]:
+    from .peers import MAKERS, installed
+    chosen = ["graphdiff"]
+    for name in against:
+        if name not in MAKERS and name != "numpy":
+            raise GraphdiffError(f"bench: {name!r} is not a peer; there are numpy, {', '.join(MAKERS)}")
+        if name != "numpy" and not installed(name):
+            print(f"not installed, left out: {name} (pip install 'graphdiff[bench]')", file=sys.stderr)
+        elif name not in chosen:
+            chosen.append(name)
+    return chosen
 
 
-def run(names: Sequence[str], against: Sequence[str], threads: int, save: str | None, seconds: float) -> int:
-    """Time every workload whose name contains one of `names`; prints a table, optionally writes JSON."""
-    _again_with_threads(threads)
+def _row(libraries: list[Library], name: str, gradients: bool, seconds: float) -> dict[str, Any]:
+    """One row: every library that has the words for it and agrees with NumPy, timed in turn."""
+    row: dict[str, Any] = {"name": f"{name} {'fb' if gradients else 'f'}", "samples_us": {}, "notes": {}}
+    able = []
+    for library in list(libraries):
+        try:
+            trouble, why = library.ask("row", name, gradients, seconds / _ROUNDS)
+        except GraphdiffError as error:
+            if library.name == "graphdiff":
+                raise
+            print(f"    {error} at {name}; it is left out from here on")
+            libraries.remove(library)
+            continue
+        if trouble:
+            row["notes"][library.name] = f"{trouble}: {why}"
+        else:
+            able.append(library)
+            row["samples_us"][library.name] = []
+    if "graphdiff" not in row["samples_us"]:
+        able = []
+    for _ in range(_ROUNDS):
+        for library in able:
+            row["samples_us"][library.name].append(library.ask("sample"))
+    row["median_us"] = {n: statistics.median(s) for n, s in row["samples_us"].items() if s}
+    row["best_us"] = {n: min(s) for n, s in row["samples_us"].items() if s}
+    return row
+
+
+def _limits(threads: int) -> dict[str, float]:
+    """This machine's own peaks, measured now: GFLOP/s of multiply-adds of one core, GB/s of a copy from memory."""
     import numpy as np
 
     import graphdiff as gd
 
+    from ..dtypes import FLOAT32, FLOAT64
     from ..runtime import native
-    from .workloads import WORKLOADS
-    unknown = [a for a in against if a != "numpy"]
-    if unknown:
-        print(f"not measured here yet: {', '.join(unknown)}", file=sys.stderr)
-    rows: list[dict[str, Any]] = []
-    machine = {"cpu": _cpu(), "isa": native.isa(), "threads": threads, "python": platform.python_version(), "numpy": np.__version__,
-               "graphdiff": gd.__version__}
-    print(f"{machine['cpu']}, {machine['isa']}, {threads} thread{'s' if threads > 1 else ''}, NumPy {np.__version__}")
-    print(f"{'':<36}{'graphdiff':>12}{'numpy':>12}{'ratio':>8}   spread")
-    for name, make in WORKLOADS.items():
-        if names and not any(n in name for n in names):
-            continue
-        mine, theirs = make(threads)
-        wrong = compare(mine(), theirs(), 2e-4)
-        if wrong:
-            print(f"{name:<36}NOT TIMED, results disagree: {wrong}")
-            rows.append({"name": name, "error": wrong})
-            continue
-        counts = _number(mine, seconds), _number(theirs, seconds)
-        samples: tuple[list[float], list[float]] = ([], [])
-        for _ in range(9):
-            for k, call in enumerate((mine, theirs)):
-                samples[k].append(_microseconds(call, counts[k]))
-        a, b = (statistics.median(s) for s in samples)
-        spread = max((max(s) - min(s)) / statistics.median(s) for s in samples)
-        print(f"{name:<36}{_time(a):>12}{_time(b):>12}{b / a:>7.2f}x   {spread:.0%}", flush=True)
-        rows.append({"name": name, "graphdiff_us": a, "numpy_us": b, "ratio": b / a, "graphdiff_samples_us": samples[0],
-                     "numpy_samples_us": samples[1]})
+    limits = {}
+    for key, dtype in (("f32_gflops", FLOAT32), ("f64_gflops", FLOAT64)):
+        best = 0.0
+        for _ in range(10):
+            start = time.perf_counter()
+            flops = native.peak(dtype, 200_000)
+            best = max(best, flops / (time.perf_counter() - start))
+        limits[key] = best / 1e9 * threads
+    x = gd.input("x", (32, 1 << 20), "float32")
+    call = gd.function([x], -x, threads=threads).bind(np.zeros((32, 1 << 20), "float32"))
+    best = 0.0
+    for _ in range(6):
+        start = time.perf_counter()
+        call()
+        best = max(best, 2 * 4 * (32 << 20) / (time.perf_counter() - start))
+    limits["copy_gbytes"] = best / 1e9
+    return limits
+
+
+def _share(name: str, gradients: bool, us: float, limits: dict[str, float]) -> str:
+    """Share of the machine's own peak: of multiply-adds, or of the copying speed by the bytes that must move at least."""
+    from .worker import demand
+    from .workload import WORKLOADS
+    w = WORKLOADS[name]
+    if not w.bound:
+        return ""
+    amount, itemsize = demand(w, gradients)
+    if w.bound == "bytes":
+        return f"{amount / us / 1e3 / limits['copy_gbytes']:.0%} of copy"
+    return f"{amount / us / 1e3 / limits['f64_gflops' if itemsize == 8 else 'f32_gflops']:.0%} of peak"
+
+
+def run(names: Sequence[str], against: Sequence[str], threads: int, save: str | None, seconds: float, *, warm: bool = False,
+        chart: str | None = None) -> int:
+    """Time every workload whose name contains one of `names`, forward and with gradients, against the peers.
+
+    seconds: time per row and library. warm: keep freed memory in every process. Prints a table; `save` writes JSON, `chart` a
+    bar chart (matplotlib). Returns 1 when a result of graphdiff's disagreed with NumPy's, else 0.
+    """
+    if threads < 1:
+        raise GraphdiffError(f"bench: --threads {threads} must be at least 1")
+    chosen, peers = names_of(names), _libraries(against)
+    _environment(threads, warm)
+    import numpy as np
+
+    from ..runtime import native
+    from .workload import WORKLOADS
+    limits = _limits(threads)
+    libraries = [Library(n, threads) for n in peers]
+    machine = {"cpu": cpu(), "isa": native.isa(), "threads": threads, "python": platform.python_version(), "numpy": np.__version__,
+               "warm_memory": warm, "versions": {x.name: x.version for x in libraries}, "limits": limits,
+               "date": time.strftime("%Y-%m-%d %H:%M", time.gmtime())}
+    print(f"{machine['cpu']}, {machine['isa']}, {threads} thread{'s' if threads > 1 else ''}"
+          f"{', memory kept warm' if warm else ''}; medians of {_ROUNDS} interleaved samples")
+    print(", ".join(f"{x.name} {x.version}" for x in libraries))
+    print(f"peak {limits['f32_gflops']:.0f} / {limits['f64_gflops']:.0f} GFLOP/s (float32 / float64), copy {limits['copy_gbytes']:.0f} GB/s")
+    print(f"{'':<32}" + "".join(f"{x.name:>14}" for x in libraries) + f"{'best/ours':>11}  spread  of the machine")
+    rows = []
+    try:
+        for name in chosen:
+            for gradients in (False, True):
+                if gradients and WORKLOADS[name].backward is None:
+                    continue
+                row = _row(libraries, name, gradients, seconds)
+                ours = row["median_us"].get("graphdiff")
+                if ours is not None:
+                    row["machine_share"] = _share(name, gradients, ours, limits)
+                rows.append(row)
+                _print(row, libraries)
+    finally:
+        for x in libraries:
+            x.close()
     if save:
         with open(save, "w", encoding="utf-8") as file:
             json.dump({"machine": machine, "rows": rows}, file, indent=1)
         print(f"written: {save}")
-    return 1 if any("error" in r for r in rows) else 0
+    if chart:
+        from .chart import bars
+        bars(rows, machine, chart)
+        print(f"written: {chart}")
+    return 1 if any(r["notes"].get("graphdiff", "").startswith("wrong") for r in rows) else 0
+
+
+def _print(row: dict[str, Any], libraries: Sequence[Library]) -> None:
+    medians = row["median_us"]
+    ours = medians.get("graphdiff")
+    cells = "".join(f"{_time(medians[x.name]) if x.name in medians else row['notes'].get(x.name, '').partition(':')[0][:7]:>14}"
+                    for x in libraries)
+    others = [v for n, v in medians.items() if n != "graphdiff"]
+    ratio = f"{min(others) / ours:>10.2f}x" if ours and others else f"{'':>11}"
+    spread = max(((max(s) - min(s)) / statistics.median(s) for s in row["samples_us"].values() if s), default=0.0)
+    print(f"{row['name']:<32}{cells}{ratio}{spread:>7.0%}  {row.get('machine_share', '')}", flush=True)
+    for n, why in row["notes"].items():
+        if why.startswith("wrong"):
+            print(f"    {n} NOT TIMED, its results disagree with NumPy's: {why[7:]}")
 
 
 def _time(us: float) -> str:
-    return f"{us * 1000:.0f} ns" if us < 1 else f"{us:.2f} us" if us < 1000 else f"{us / 1000:.2f} ms"
+    return f"{us * 1000:.0f} ns" if us < 1 else f"{us:.3g} us" if us < 1000 else f"{us / 1000:.3g} ms"
 
 
-def _cpu() -> str:
+def cpu() -> str:
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             for line in file:

@@ -20,10 +20,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     trace.add_argument("--save", metavar="FILE", help="write the trace too; the suffix says how: .html .svg .md .tex .csv .txt .dot")
     bench = commands.add_parser("bench", help="time kernels side by side with NumPy")
     bench.add_argument("names", nargs="*", metavar="NAME", help="benchmarks whose name contains one of these; all by default")
-    bench.add_argument("--against", default="numpy", help="comma-separated: numpy, autograd, torch, jax (where installed)")
+    bench.add_argument("--against", default="numpy", help="comma-separated, where installed: numpy, autograd, torch, torch.compile, jax, pytensor, casadi; all: every one but torch.compile")
     bench.add_argument("--threads", type=int, default=1)
     bench.add_argument("--save", metavar="FILE", help="write the results as JSON")
     bench.add_argument("--seconds", type=float, default=0.3, help="time per benchmark and library")
+    bench.add_argument("--warm", action="store_true", help="keep freed memory in every process: peers' results then cost no page faults")
+    bench.add_argument("--chart", metavar="FILE", help="write a bar chart, .svg, .png or .pdf (needs matplotlib)")
     commands.add_parser("info", help="version, instruction sets, threads, renderer")
     options = parser.parse_args(argv)
     try:
@@ -31,7 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _trace(options)
         if options.command == "bench":
             from ..bench.run import run
-            return run(options.names, options.against.split(","), options.threads, options.save, options.seconds)
+            against = ["numpy", "autograd", "torch", "jax", "pytensor", "casadi"] if options.against == "all" else options.against.split(",")
+            return run(options.names, against, options.threads, options.save, options.seconds, warm=options.warm, chart=options.chart)
         return _info()
     except (GraphdiffError, OSError) as error:
         print(f"graphdiff {options.command}: {error}", file=sys.stderr)

@@ -30,6 +30,11 @@ def isas() -> list[tuple[str, bool]]:
     return [(ffi.string(lib.gd_isa_name(i)).decode(), bool(lib.gd_isa_supported(i))) for i in range(lib.gd_isa_count())]
 
 
+def peak(dtype: Any, rounds: int) -> float:
+    """Floating-point operations done by so many rounds of multiply-adds in registers: time the call for the peak of a core."""
+    return float(lib.gd_peak(CODE[dtype], rounds))
+
+
 def force_isa(name: str) -> None:
     """Use a kernel table by name; GraphdiffError lists what there is."""
     if lib.gd_force_isa(name.encode("ascii", "replace")) != OK:

@@ -1,0 +1,74 @@
+"""The benchmark command: workloads agree with their NumPy forms, disagreement is reported and not timed, errors are clear."""
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from graphdiff.bench import contractions, streams  # noqa: F401  they fill WORKLOADS
+from graphdiff.bench.peers import Missing, graphdiff
+from graphdiff.bench.run import names_of, run
+from graphdiff.bench.worker import by_hand, compare, data, demand
+from graphdiff.bench.workload import WORKLOADS
+from graphdiff.errors import GraphdiffError
+
+_LARGE = {n for n in WORKLOADS if any(t in n for t in ("1e7", "_2048", "32768", "matmul_1024", "56_64c3", "1024x64"))}
+
+
+@pytest.mark.parametrize("name", [n for n in WORKLOADS if n not in _LARGE])
+def test_workload_agrees_with_its_numpy_form(name):
+    w = WORKLOADS[name]
+    for gradients in (False, True) if w.backward is not None else (False,):
+        arrays, fixed, cotangent = data(w, gradients)
+        mine = graphdiff(1).call(w.build, arrays, fixed, cotangent)()
+        theirs = by_hand(w, arrays, fixed, cotangent)()
+        mine, theirs = ([np.asarray(a) for a in (r if isinstance(r, (list, tuple)) else [r])] for r in (mine, theirs))
+        assert compare(mine, theirs, w.tolerance) == ""
+        if w.bound:
+            amount, itemsize = demand(w, gradients)
+            assert amount > 0 and itemsize == arrays[0].dtype.itemsize
+
+
+def test_matmul_demands_its_multiplications():
+    assert demand(WORKLOADS["matmul_64"], False) == (2 * 64 ** 3, 4)
+    assert demand(WORKLOADS["relu_1e3"], False) == (8000, 4)
+
+
+def test_results_that_disagree_are_found():
+    a = [np.ones(3)]
+    assert compare(a, [np.ones(3)], 1e-4) == ""
+    assert "differs" in compare(a, [np.array([1, 1, 1.1])], 1e-4)
+    assert "differs" in compare([np.array([1, np.nan, 1])], [np.ones(3)], 1e-4)
+    assert "shape" in compare(a, [np.ones((3, 1))], 1e-4)
+    assert "2 results" in compare([*a, *a], a, 1e-4)
+
+
+def test_table_and_json(tmp_path, capfd, monkeypatch):
+    import os
+    if hasattr(os, "sched_setaffinity"):
+        before = os.sched_getaffinity(0)
+        monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cpus: None)      # this process goes on to other tests
+        assert before
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "NUMEXPR_NUM_THREADS", "XLA_FLAGS"):
+        monkeypatch.setenv(variable, "1")
+    path = tmp_path / "r.json"
+    assert run(["baydin"], ["numpy"], 1, str(path), 0.01) == 0
+    printed = capfd.readouterr().out
+    assert "baydin_f64 f " in printed and "baydin_f64 fb" in printed and "GFLOP/s" in printed
+    saved = json.loads(path.read_text())
+    assert [r["name"] for r in saved["rows"]] == ["baydin_f64 f", "baydin_f64 fb"]
+    assert all(len(r["samples_us"][n]) == 9 and r["median_us"][n] > 0 for r in saved["rows"] for n in ("graphdiff", "numpy"))
+    assert saved["machine"]["limits"]["f32_gflops"] > 0
+
+
+def test_bad_arguments_are_named():
+    with pytest.raises(GraphdiffError, match="no benchmark is called like nonsense"):
+        names_of(["nonsense"])
+    with pytest.raises(GraphdiffError, match="'tensorflow' is not a peer"):
+        run(["baydin"], ["tensorflow"], 1, None, 0.01)
+    with pytest.raises(GraphdiffError, match="--threads 0"):
+        run(["baydin"], ["numpy"], 0, None, 0.01)
+    from graphdiff.bench.peers import graphdiff_words
+    with pytest.raises(Missing, match="no_such_function"):
+        graphdiff_words().no_such_function  # noqa: B018
