@@ -20,7 +20,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     trace.add_argument("--save", metavar="FILE", help="write the trace too; the suffix says how: .html .svg .md .tex .csv .txt .dot")
     bench = commands.add_parser("bench", help="time kernels side by side with NumPy")
     bench.add_argument("names", nargs="*", metavar="NAME", help="benchmarks whose name contains one of these; all by default")
-    bench.add_argument("--against", default="numpy", help="comma-separated, where installed: numpy, autograd, torch, torch.compile, jax, pytensor, casadi; all: every one but torch.compile")
+    bench.add_argument("--against", default="numpy", help="comma-separated, where installed: numpy, autograd, torch, torch.compile, jax, "
+                       "pytensor, casadi; all: every one but torch.compile")
     bench.add_argument("--threads", type=int, default=1)
     bench.add_argument("--save", metavar="FILE", help="write the results as JSON")
     bench.add_argument("--seconds", type=float, default=0.3, help="time per benchmark and library")
