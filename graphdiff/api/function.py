@@ -19,7 +19,7 @@ from ..graph.build import as_node, public
 from ..graph.node import Node
 from ..graph.walk import toposort
 from ..lower.emit import lower
-from ..lower.program import Program
+from ..lower.program import FIRST, Program
 from ..passes.concrete import concrete, stand_in, substitute
 from ..passes.pipeline import chosen, run_passes
 from ..plan.schedule import schedule
@@ -113,7 +113,7 @@ class Function:
     def _constants(self, nodes: Sequence[Node]) -> list[Any]:
         """Values of constant nodes, by a program of their own."""
         program = lower(schedule(nodes), [], list(nodes), [], ELEMENTWISE)
-        return Loaded(program, [], [], [], 1).call(())
+        return list(Loaded(program, [], [], [], 1).call(()))
 
     def _special(self, args: Sequence[Any]) -> tuple[Loaded, list[Any]]:
         """The program for the sizes of these arguments; made when it is new."""
@@ -297,7 +297,7 @@ def _rebuild(nodes: list[Node], n_in: int, keys: Any, n_out: int, threads: int, 
 class Bound:
     """A function with its arrays fixed. Calling it runs the program; `outputs` are the arrays it writes."""
 
-    __slots__ = ("_args", "_c", "_fault", "_loaded", "_locks", "_run", "_workspace", "arguments", "function", "outputs")
+    __slots__ = ("_args", "_c", "_fault", "_held", "_loaded", "_locks", "_run", "_workspace", "arguments", "function", "outputs")
 
     def __init__(self, function: Function, loaded: Loaded, arrays: list[Any], out: Any) -> None:
         from ..runtime import native
@@ -314,10 +314,9 @@ class Bound:
                     raise ShapeError(f"out[{i}]: a writeable array of shape {list(shape)} is needed")
                 if any(np.may_share_memory(t, a) for a in [*arrays, *results[:i]]):
                     raise ShapeError(f"out[{i}]: overlaps another array of the call")
-        number = 2
-        for a in [*arrays, *results]:
-            w.bases[number] = w.keep[number] = native.from_buffer(a)
-            number += 1
+        self._held = [native.from_buffer(a) for a in [*arrays, *results]]
+        for number, buffer in enumerate(self._held, FIRST):
+            w.bases[number] = buffer
         keys = function.keys
         self.outputs = results[0] if keys is None else tuple(results) if keys is tuple else dict(zip(keys, results, strict=True))
         self._loaded, self._locks = loaded, bool(loaded.locks)

@@ -4,7 +4,11 @@ Every array passes `Gate.check` before a pointer is taken; `ffi.from_buffer` its
 """
 from __future__ import annotations
 
+import math
 import os
+import sys
+from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -18,6 +22,7 @@ from . import native
 
 SLICE_NS = 20_000_000        # Ctrl-C is seen between slices: well under the 100 ms promised
 _ndarray = np.ndarray
+_empty, _from_buffer, _run = np.empty, native.from_buffer, native.run
 _NO_CODE = frozenset((np.ndarray, float, int, bool))       # converting these runs no code of the caller's
 
 
@@ -98,27 +103,72 @@ def _castable(array: Any, want: Any, weak: bool) -> bool:
     return bool(np.can_cast(array.dtype, want, "safe"))
 
 
+def _new_result(shape: tuple[int, ...], dtype: Any) -> list[Any]:
+    """[result, buffer its pointer is taken from, owner of its memory]. The result is a view: it cannot be resized."""
+    owner = np.empty(shape, dtype)
+    r = owner[...]
+    return [r, native.from_buffer(r), owner]
+
+
+def _holders(kept: list[Any]) -> tuple[int, int]:
+    """References to a result and to the owner of its memory, which is what views of the result hold."""
+    return sys.getrefcount(kept[0]), sys.getrefcount(kept[2])
+
+
+# What _holders says of a result that only a workspace holds; nothing can be said without the global lock.
+_DROPPED = _holders(_new_result((1,), FLOAT64)) if getattr(sys, "_is_gil_enabled", lambda: True)() else (-1, -1)
+_LARGE = 1 << 16        # bytes: smaller results come from memory that malloc keeps anyway
+
+
+def _large_result(kept: list[Any], shape: tuple[int, ...], dtype: Any) -> list[Any]:
+    """`kept`, of an earlier call, if the caller has dropped the array and left it as it was; else a new one.
+
+    New memory costs more than most kernels, each new page a fault.
+    """
+    if kept and _holders(kept) == _DROPPED:
+        r = kept[0]
+        if r.shape == shape and r.dtype is dtype and r.flags.writeable and r.flags.c_contiguous:
+            return kept
+    return _new_result(shape, dtype)
+
+
 class Workspace:
     """One arena and one array of base pointers: one call at a time."""
 
-    __slots__ = ("bases", "c", "fault", "keep", "scalars", "staged")
+    __slots__ = ("bases", "c", "cells", "fault", "keep", "last", "numbers", "spare")
 
     def __init__(self, loaded: Loaded) -> None:
         self.c = loaded.handle.workspace(loaded.threads)
         self.bases = native.new("void *[]", max(1, loaded.handle.n_bases))
         self.fault = native.new("gd_fault *")
-        self.keep: list[Any] = [None] * loaded.handle.n_bases
         for number, pointer in loaded.fixed:
             self.bases[number] = pointer
-        # A Python number for a float64 scalar input goes into a double of our own: no array is made.
-        self.scalars = [native.new("double *") if s else None for s in loaded.scalar]
-        self.staged = [False] * len(self.scalars)
+        # A number for a float64 scalar input goes into a double of our own: no array is made.
+        self.cells = native.new("double[]", loaded.n_in)
+        for i, scalar in enumerate(loaded.scalar):
+            if scalar:
+                self.bases[FIRST + i] = self.cells + i
+        # Scalar results of one dtype are written side by side here and copied out together.
+        self.numbers = [np.empty(len(places), dtype) for dtype, places in loaded.numbers]
+        self.keep = [[native.from_buffer(a[k:k + 1]) for k in range(len(a))] for a in self.numbers]
+        self.place_numbers(loaded)
+        # Large results of the last call and of the one before: `y = f(x)` drops the one only when it has the other.
+        self.last: dict[int, list[Any]] = {}
+        self.spare: dict[int, list[Any]] = {}
+
+    def place_numbers(self, loaded: Loaded) -> None:
+        """Point the scalar results at their own memory."""
+        first = FIRST + loaded.n_in
+        for (_, places), pointers in zip(loaded.numbers, self.keep, strict=True):
+            for i, pointer in zip(places, pointers, strict=True):
+                self.bases[first + i] = pointer
 
 
 class Loaded:
     """A program for one set of sizes, ready to be called from any thread."""
 
-    __slots__ = ("fixed", "gates", "handle", "keep", "locks", "n_in", "out_specs", "pool", "program", "scalar", "shapes", "threads")
+    __slots__ = ("all_scalars", "c", "fixed", "gates", "handle", "keep", "large", "locks", "n_in", "numbers", "out_specs", "pick", "pool", "program",
+                 "scalar", "shapes", "small", "threads")
 
     def __init__(self, program: Program, gates: list[Gate], shapes: list[tuple[int, ...]], variables: list[Any], threads: int) -> None:
         self.program = program
@@ -129,6 +179,19 @@ class Loaded:
         self.n_in = len(gates)
         self.out_specs = [(v.shape, v.dtype) for v in program.outputs]
         self.scalar = [g.dtype is FLOAT64 and s == () for g, s in zip(gates, shapes, strict=True)]
+        by_dtype: dict[Any, list[int]] = {}
+        for i, (shape, dtype) in enumerate(self.out_specs):
+            if shape == ():
+                by_dtype.setdefault(dtype, []).append(i)
+        self.numbers = list(by_dtype.items())
+        # All results are numbers of one dtype: takes them apart from the block they are copied out with (in C, for speed).
+        whole = len(by_dtype) == 1 and len(self.numbers[0][1]) == len(self.out_specs)
+        self.pick = itemgetter(*[(k, ...) for k in range(len(self.out_specs))]) if whole and len(self.out_specs) > 1 else None
+        self.all_scalars = all(self.scalar)
+        self.c = self.handle.c
+        arrays = [(i, FIRST + self.n_in + i, s, d) for i, (s, d) in enumerate(self.out_specs) if s != ()]
+        self.small = [a for a in arrays if math.prod(a[2]) * a[3].itemsize < _LARGE]
+        self.large = [a for a in arrays if math.prod(a[2]) * a[3].itemsize >= _LARGE]
         self.fixed = []
         self.keep = []
         self.pool: list[Workspace] = []
@@ -146,55 +209,95 @@ class Loaded:
         except IndexError:
             return Workspace(self)
 
-    def call(self, args: Any, out: Any = None) -> list[Any]:
+    def call(self, args: Any, out: Any = None) -> Sequence[Any]:
         """Run on checked or unchecked arguments; returns one array an output."""
-        w = self.take()
         try:
-            bases, keep = w.bases, w.keep
-            gates, shapes, scalars, staged = self.gates, self.shapes, w.scalars, w.staged
-            number = FIRST
-            for i, a in enumerate(args):
-                cell = scalars[i]
-                if cell is not None and type(a) is float:
-                    cell[0] = a
-                    if not staged[i]:
-                        bases[number] = cell
-                        staged[i] = True
+            w = self.pool.pop()
+        except IndexError:
+            w = Workspace(self)
+        try:
+            # The buffers live as long as this call: nothing of the caller's is held afterwards.
+            held: list[Any] = []
+            if self.all_scalars:
+                for a in args:
+                    if type(a) is not float:
+                        break
                 else:
-                    given = type(a)
-                    a = gates[i].check(a)
-                    if given not in _NO_CODE:
-                        # An __array__ ran, and may have resized what pointers were taken of: first all arguments, then pointers.
-                        rest = [g.check(b) for g, b in zip(gates[i + 1:], args[i + 1:], strict=True)]
-                        return self.call([*args[:i], a, *rest], out)
-                    if a.shape != shapes[i]:
-                        raise gates[i].wrong_shape(a.shape)
-                    buffer = native.from_buffer(a)
-                    bases[number] = keep[number] = buffer
-                    staged[i] = False
-                number += 1
-            results = []
-            if out is None:
-                for shape, dtype in self.out_specs:
-                    r = np.empty(shape, dtype)
-                    bases[number] = keep[number] = native.from_buffer(r)
-                    results.append(r)
-                    number += 1
-            else:
-                for r, (shape, _) in zip(out, self.out_specs, strict=True):
-                    if r.shape != shape:
-                        raise ShapeError(f"out: an array of shape {format_shape(shape)} changed to {format_shape(r.shape)} during the call")
-                    bases[number] = keep[number] = native.from_buffer(r)
-                    results.append(r)
-                    number += 1
-            self.run(w)
-            return results
+                    w.cells[0:self.n_in] = args
+                    if out is None and self.pick is not None and not self.locks:
+                        status = _run(self.c, w.c, w.bases, SLICE_NS, w.fault)
+                        if status:
+                            self._more(w, status)
+                        return self.pick(w.numbers[0].copy())
+                    args = ()      # they have been placed
+            for i, a in enumerate(args):
+                gate = self.gates[i]
+                given = type(a)
+                a = gate.check(a)
+                if given is not _ndarray and given not in _NO_CODE:
+                    # An __array__ ran, and may have resized what pointers were taken of: first all arguments, then pointers.
+                    rest = [g.check(b) for g, b in zip(self.gates[i + 1:], args[i + 1:], strict=True)]
+                    return self.call([*args[:i], a, *rest], out)
+                if a.shape != self.shapes[i]:
+                    raise gate.wrong_shape(a.shape)
+                if self.scalar[i]:
+                    w.cells[i] = a
+                else:
+                    buffer = _from_buffer(a)
+                    held.append(buffer)
+                    w.bases[FIRST + i] = buffer
+            return self._run_arrays(w) if out is None else self._run_into(w, out)
         finally:
             self.pool.append(w)
+
+    def _run_arrays(self, w: Workspace) -> list[Any]:
+        """Run with results in new arrays, or in large ones of earlier calls that nobody holds any more."""
+        bases = w.bases
+        results: list[Any] = [None] * len(self.out_specs)
+        for i, number, shape, dtype in self.small:
+            results[i] = r = _empty(shape, dtype)
+            bases[number] = _from_buffer(r)
+        if self.large:
+            for i, number, shape, dtype in self.large:
+                w.spare[i] = kept = _large_result(w.spare.get(i, []), shape, dtype)
+                results[i], bases[number] = kept[0], kept[1]
+            w.spare, w.last = w.last, w.spare
+        if self.locks:
+            self.run(w)
+        else:
+            status = _run(self.c, w.c, w.bases, SLICE_NS, w.fault)
+            if status:
+                self._more(w, status)
+        if self.numbers:
+            for block, (_, places) in zip(w.numbers, self.numbers, strict=True):
+                copy = block.copy()
+                for k, i in enumerate(places):
+                    results[i] = copy[k, ...]
+        return results
+
+    def _run_into(self, w: Workspace, out: Any) -> list[Any]:
+        """Run with the results in the caller's arrays, which were checked."""
+        held = []
+        try:
+            for i, (r, (shape, _)) in enumerate(zip(out, self.out_specs, strict=True)):
+                if r.shape != shape:
+                    raise ShapeError(f"out: an array of shape {format_shape(shape)} changed to {format_shape(r.shape)} during the call")
+                buffer = _from_buffer(r)
+                held.append(buffer)
+                w.bases[FIRST + self.n_in + i] = buffer
+            self.run(w)
+            return list(out)
+        finally:
+            w.place_numbers(self)
 
     def run(self, w: Workspace) -> None:
         """Run with the pointers as they are, in slices, holding the locks of the variables."""
         locks = self.locks
+        if not locks:
+            status = native.run(self.handle.c, w.c, w.bases, SLICE_NS, w.fault)
+            if status:
+                self._more(w, status)
+            return
         for lock in locks:
             lock.acquire()
         try:

@@ -6,31 +6,29 @@ from typing import Any
 
 import numpy as np
 
+from ..lower.program import FIRST
 from . import native
-from .execute import Loaded
+from .execute import Loaded, Workspace
 
 
 def profile(loaded: Loaded, args: Sequence[Any]) -> list[dict[str, Any]]:
     """One row an instruction, slowest first: ns, op, node, site."""
-    w = loaded.take()
+    w = Workspace(loaded)
+    arrays = [g.check(a) for g, a in zip(loaded.gates, args, strict=True)]
+    results = [np.empty(s, d) for s, d in loaded.out_specs]
+    buffers = [native.from_buffer(a) for a in [*arrays, *results]]
+    for number, buffer in enumerate(buffers, FIRST):
+        w.bases[number] = buffer
+    times = native.new("int64_t[]", max(1, len(loaded.program.instrs)))
+    for lock in loaded.locks:
+        lock.acquire()
     try:
-        arrays = [g.check(a) for g, a in zip(loaded.gates, args, strict=True)]
-        results = [np.empty(s, d) for s, d in loaded.out_specs]
-        for i, a in enumerate([*arrays, *results]):
-            w.bases[2 + i] = w.keep[2 + i] = native.from_buffer(a)
-        w.staged = [False] * len(w.staged)
-        times = native.new("int64_t[]", max(1, len(loaded.program.instrs)))
-        for lock in loaded.locks:
-            lock.acquire()
-        try:
-            status = native.lib.gd_run_profiled(loaded.handle.c, w.c, w.bases, times, w.fault)
-        finally:
-            for lock in loaded.locks:
-                lock.release()
-        if status != native.OK:
-            raise loaded.error(w, status)
-        rows = [{"ns": int(times[i]), "op": op, "node": node, "site": None if node is None else node.site}
-                for i, (op, _, _, _, node) in enumerate(loaded.program.instrs)]
-        return sorted(rows, key=lambda r: -r["ns"])
+        status = native.lib.gd_run_profiled(loaded.handle.c, w.c, w.bases, times, w.fault)
     finally:
-        loaded.pool.append(w)
+        for lock in loaded.locks:
+            lock.release()
+    if status != native.OK:
+        raise loaded.error(w, status)
+    rows = [{"ns": int(times[i]), "op": op, "node": node, "site": None if node is None else node.site}
+            for i, (op, _, _, _, node) in enumerate(loaded.program.instrs)]
+    return sorted(rows, key=lambda r: -r["ns"])
