@@ -109,7 +109,7 @@ static int one_layout(int op, int dtype, int ndim, const int64_t *shape, int thr
     }
     int64_t total = b->nbytes[4] > room ? b->nbytes[4] : room;
     b->nbytes[4] = total;
-    before = malloc((size_t)total + 8);
+    before = calloc(1, (size_t)total + 8);      /* bytes between the arrays are compared too */
     memcpy(before, data[0], (size_t)room);
     if (in_place)
         memcpy(before, data[n_in], (size_t)room);
