@@ -17,7 +17,7 @@ from graphdiff.runtime.reference import reference, reference_values
 LONG = os.environ.get("GRAPHDIFF_LONG", "") not in ("", "0")
 TOTAL = 20_000 if LONG else 1_500
 BATCH = TOTAL // 15
-EXACT = ("merge", "algebra", "fold", "in_place")     # every pass but stable_forms
+EXACT = ("merge", "algebra", "fold", "in_place", "fuse")     # every pass but stable_forms
 REGRESSIONS = [                                       # (seed, wild, floats) of graphs that were wrong once
     (809, True, ("float64",)),                        # zmul lost the sign of a zero that the algebra pass kept
     (3418, False, ("float64",)),                      # two pads, with 0.0 and with -0.0, were merged
@@ -46,7 +46,9 @@ def bits(seed, wild, floats):
         if y.dtype.kind == "f":
             outputs = [*outputs, *gd.grad(y, list(feeds), cotangent=gd.ones_like(y), unconnected="zero")]
     plain = gd.function(list(feeds), outputs, passes=(), threads=1)(*feeds.values())
-    for options in ({"passes": EXACT, "threads": 1}, {"passes": EXACT[:3], "threads": 1}, {"passes": ("in_place",), "threads": 2}):
+    for options in ({"passes": EXACT, "threads": 1},
+                    {"passes": ("fuse",), "threads": 1}, {"passes": ("in_place", "fuse"), "threads": 2},
+                    {"passes": EXACT[:3], "threads": 1}, {"passes": ("in_place",), "threads": 2}):
         f = gd.function(list(feeds), outputs, **options)
         for a, b in zip(plain, f(*feeds.values()), strict=True):
             assert same(a, b), f"seed {seed}, wild {wild}, {floats}, {options}: {a} and {b}"

@@ -157,23 +157,31 @@ static const gd_view *operand(const gd_program_spec *s, const gd_instr *in, int 
     return s->view + s->arg[in->args + k];
 }
 
-static int check_output(const gd_program_spec *s, const gd_instr *in, gd_fault *f)
+/* May an instruction write output `o` where its input k lies? A fused group checks its order of operations itself. */
+static int may_share(const gd_instr *in, int o, int k)
 {
-    const gd_view *out = operand(s, in, 0);
+    return in->op < GD_MAP_COUNT || in->op == GD_OP_FUSED || (o == 0 && k == in->n_out && may_update(in->op));
+}
+
+static int check_output(const gd_program_spec *s, const gd_instr *in, int o, gd_fault *f)
+{
+    const gd_view *out = operand(s, in, o);
     if (s->base_access[out->base] != GD_WRITE || out->base == GD_BASE_CONST)
         return refuse(f, GDI_REASON_READ_ONLY, out->base);
     if (overlaps_itself(s, out))
-        return refuse(f, GDI_REASON_OVERLAP, 0);
-    for (int k = 1; k <= in->n_in; k++) {
+        return refuse(f, GDI_REASON_OVERLAP, o);
+    for (int k = 0; k < o; k++)
+        if (!disjoint(s, out, operand(s, in, k)))
+            return refuse(f, GDI_REASON_OVERLAP, k);
+    for (int k = in->n_out; k < in->n_out + in->n_in; k++) {
         const gd_view *v = operand(s, in, k);
-        int in_place = in->op < GD_MAP_COUNT || (k == 1 && may_update(in->op));
-        if (!disjoint(s, out, v) && !(in_place && same_layout(s, out, v)))
+        if (!disjoint(s, out, v) && !(may_share(in, o, k) && same_layout(s, out, v)))
             return refuse(f, GDI_REASON_ALIAS, k);
     }
     return GD_OK;
 }
 
-/* ---- instructions ---- */
+/* ---- elementwise ---- */
 static int check_map(const gd_program_spec *s, const gd_instr *in, const gdi_table *t, gd_fault *f)
 {
     const gd_view *out = operand(s, in, 0);
@@ -192,6 +200,114 @@ static int check_map(const gd_program_spec *s, const gd_instr *in, const gdi_tab
     return GD_OK;
 }
 
+/* ---- fused groups ---- */
+enum { VALUES = GDI_FUSED_OPERANDS + GDI_FUSED_REGISTERS };
+
+/* What is known of a group's values after some of its lines. */
+typedef struct knowledge {
+    int n, n_out;                           /* operands; the first n_out are outputs */
+    int8_t dtype[VALUES];
+    int8_t defined[VALUES];
+    int16_t written[GDI_FUSED_OPERANDS], read[GDI_FUSED_OPERANDS];   /* last line that does it, -1: none */
+} knowledge;
+
+/* The line's operands are there; returns the dtype its kernel goes by, that of the last one, or -1. */
+static int check_sources(knowledge *w, const int64_t *line, int number, int arity, gd_fault *f)
+{
+    int dtype = -1;
+    for (int k = 0; k < GDI_MAP_OPERANDS - 1; k++) {
+        const int64_t from = line[3 + k];
+        if (k >= arity ? from != -1 : from < 0 || from >= w->n + GDI_FUSED_REGISTERS || !w->defined[from]) {
+            refuse(f, GDI_REASON_MICRO, number);
+            return -1;
+        }
+        if (k >= arity)
+            continue;
+        if (from < w->n)
+            w->read[from] = (int16_t)number;
+        dtype = w->dtype[from];
+    }
+    for (int k = 0; k < arity; k++)
+        if (w->dtype[line[3 + k]] != (line[0] == GD_OP_WHERE && k == 0 ? GD_BOOL : dtype)) {
+            refuse(f, GDI_REASON_DTYPE, number);
+            return -1;
+        }
+    return dtype;
+}
+
+/* The result goes to an output nobody wrote yet, or to a register; over an operand only element by element. */
+static int check_target(knowledge *w, const int64_t *line, int number, int arity, gd_fault *f)
+{
+    const int64_t to = line[2];
+    if (to < 0 || to >= w->n + GDI_FUSED_REGISTERS || (to >= w->n_out && to < w->n) || (to < w->n_out && w->defined[to]))
+        return refuse(f, GDI_REASON_MICRO, number);
+    if (to < w->n && w->dtype[to] != line[1])
+        return refuse(f, GDI_REASON_DTYPE, number);
+    for (int k = 0; k < arity; k++)
+        if (line[3 + k] == to && gd_dtype_nbytes(w->dtype[to]) != gd_dtype_nbytes((int)line[1]))
+            return refuse(f, GDI_REASON_MICRO, number);
+    if (to < w->n)
+        w->written[to] = (int16_t)number;
+    w->defined[to] = 1;
+    w->dtype[to] = (int8_t)line[1];
+    return GD_OK;
+}
+
+static int check_line(knowledge *w, const int64_t *line, int number, const gdi_table *t, gd_fault *f)
+{
+    const int64_t op = line[0], result = line[1];
+    if (op != GD_OP_CAST && (op < 0 || op >= GD_MAP_COUNT))
+        return refuse(f, GDI_REASON_OP, number);
+    if (result < 0 || result >= GD_DTYPE_COUNT || result == GD_FLOAT16)
+        return refuse(f, GDI_REASON_DTYPE, number);
+    const int arity = op == GD_OP_CAST ? 1 : gdi_map_arity((int)op);
+    const int dtype = check_sources(w, line, number, arity, f);
+    if (dtype < 0)
+        return GD_BAD_PROGRAM;
+    if (op != GD_OP_CAST && result != (gdi_map_is_test((int)op) ? GD_BOOL : dtype))
+        return refuse(f, GDI_REASON_DTYPE, number);
+    if (!(op == GD_OP_CAST ? t->cast[dtype][result] : gdi_map_lookup(t, (int)op, dtype)))
+        return refuse(f, GDI_REASON_KERNEL, number);
+    return check_target(w, line, number, arity, f);
+}
+
+/* Where an output is an input's memory, no line may read the input after the output is written. */
+static int check_order(const gd_program_spec *s, const gd_instr *in, const knowledge *w, gd_fault *f)
+{
+    for (int o = 0; o < w->n_out; o++)
+        for (int k = w->n_out; k < w->n; k++)
+            if (w->read[k] > w->written[o] && !disjoint(s, operand(s, in, o), operand(s, in, k)))
+                return refuse(f, GDI_REASON_ALIAS, k);
+    return GD_OK;
+}
+
+static int check_fused(const gd_program_spec *s, const gd_instr *in, const gdi_table *t, gd_fault *f)
+{
+    knowledge w = {.n = in->n_out + in->n_in, .n_out = in->n_out};
+    if (in->n_attr == 0 || in->n_attr % GDI_FUSED_LINE != 0 || in->n_attr > GDI_FUSED_LINE * GDI_FUSED_LINES)
+        return refuse(f, GDI_REASON_ATTRS, in->n_attr);
+    for (int k = 0; k < w.n; k++) {
+        const gd_view *v = operand(s, in, k);
+        if (!same_shape(s, operand(s, in, 0), v))
+            return refuse(f, GDI_REASON_SHAPE, k);
+        if (v->dtype == GD_FLOAT16)
+            return refuse(f, GDI_REASON_DTYPE, k);
+        w.dtype[k] = (int8_t)v->dtype;
+        w.defined[k] = k >= w.n_out;
+        w.written[k] = w.read[k] = -1;
+    }
+    for (int i = 0; i < in->n_attr / GDI_FUSED_LINE; i++) {
+        int status = check_line(&w, s->attr + in->attr + (int64_t)i * GDI_FUSED_LINE, i, t, f);
+        if (status != GD_OK)
+            return status;
+    }
+    for (int k = 0; k < w.n_out; k++)
+        if (!w.defined[k])
+            return refuse(f, GDI_REASON_MICRO, -1);
+    return check_order(s, in, &w, f);
+}
+
+/* ---- instructions ---- */
 static int check_structural(const gd_program_spec *s, const gd_instr *in, const gdi_table *t, gd_fault *f)
 {
     const gdi_kernel *kernel = t->kernel[in->op - GD_MAP_COUNT];
@@ -212,18 +328,21 @@ static int check_instr(const gd_program_spec *s, const gd_instr *in, const gdi_t
     if (in->op < 0 || in->op >= GD_OP_COUNT)
         return refuse(f, GDI_REASON_OP, in->op);
     int is_map = in->op < GD_MAP_COUNT;
-    if (in->n_out != 1 || in->n_in < 0 || in->n_in >= GDI_MAX_OPERANDS
-        || (is_map && in->n_in != gdi_map_arity(in->op)))
+    const int is_fused = in->op == GD_OP_FUSED;
+    if (in->n_out < 1 || in->n_in < 0 || in->n_in >= GDI_MAX_OPERANDS || in->n_out > (is_fused ? GDI_FUSED_OPERANDS : 1)
+        || (is_fused && in->n_out + in->n_in > GDI_FUSED_OPERANDS) || (is_map && in->n_in != gdi_map_arity(in->op)))
         return refuse(f, GDI_REASON_ARITY, in->n_in);
     if (in->args < 0 || in->args > s->n_arg - in->n_out - in->n_in)
         return refuse(f, GDI_REASON_ARGS, in->args);
-    for (int k = 0; k <= in->n_in; k++)
+    for (int k = 0; k < in->n_out + in->n_in; k++)
         if (s->arg[in->args + k] < 0 || s->arg[in->args + k] >= s->n_view)
             return refuse(f, GDI_REASON_ARGS, k);
     if (in->n_attr < 0 || (in->n_attr > 0 && (is_map || in->attr < 0 || in->attr > s->n_attr - in->n_attr)))
         return refuse(f, GDI_REASON_ATTRS, in->attr);
-    int status = is_map ? check_map(s, in, t, f) : check_structural(s, in, t, f);
-    return status == GD_OK ? check_output(s, in, f) : status;
+    int status = is_map ? check_map(s, in, t, f) : is_fused ? check_fused(s, in, t, f) : check_structural(s, in, t, f);
+    for (int o = 0; o < in->n_out && status == GD_OK; o++)
+        status = check_output(s, in, o, f);
+    return status;
 }
 
 int gdi_check(const gd_program_spec *s, const gdi_table *t, gd_fault *f)

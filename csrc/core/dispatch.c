@@ -78,6 +78,7 @@ static const char *const op_names[GD_OP_COUNT] = {
 #define GD_KERNEL(NAME, name) #name,
 #include "../ops/structural.def"
 #undef GD_KERNEL
+    "fused",
 };
 
 static const struct { int8_t arity, test; } map_facts[GD_MAP_COUNT] = {

@@ -1,5 +1,5 @@
 /* map.c: runs the blocks of an elementwise plan.
- * Every block is read whole before it is written, so an output that is exactly an input's memory is fine. */
+ * No operation reads an operand's block after one has written it, so an output that is exactly an input's memory is fine. */
 #include "program.h"
 #include <string.h>
 
@@ -39,6 +39,9 @@ static void locate(const gdi_plan *p, int64_t item, block *b)
             b->at[--d] = rest % groups * p->height;
             rest /= groups;
         }
+    } else if (d == 0) {
+        b->at[0] = item * p->block;
+        rest = 0;
     } else {
         const int64_t first = item * p->block;
         b->at[d] = first % p->inner;
@@ -230,49 +233,69 @@ static const void *load(const gdi_plan *p, const gdi_plan_operand *o, feed *f, c
     return f->wide;
 }
 
-static void run_row(const gdi_plan *p, feed *f, const block *b, int64_t row)
+/* What the operations of a row read and write, by number: operands, then registers. */
+typedef struct values {
+    void *at[GDI_FUSED_OPERANDS + GDI_FUSED_REGISTERS];
+} values;
+
+static void run_row(const gdi_plan *p, feed *f, const block *b, int64_t row, values *v)
 {
-    const void *in[GDI_MAP_OPERANDS - 1];
-    const gdi_plan_operand *o = &p->operand[0];
-    for (int k = 0; k < p->n_in; k++)
-        in[k] = load(p, o + k + 1, f + k + 1, b, row);
-    char *to = address(p, o, f, b);
-    char *narrow = o->feed == GDI_DIRECT ? to : f->raw;
-    p->fn(b->count, in, o->cast ? f->wide : narrow);
-    if (o->cast) {
-        const void *wide = f->wide;
-        o->cast(b->count, &wide, narrow);
+    const int n_out = p->n_out, n = n_out + p->n_in;
+    char *to[GDI_FUSED_OPERANDS], *narrow[GDI_FUSED_OPERANDS];
+    for (int k = n_out; k < n; k++)
+        v->at[k] = (void *)(uintptr_t)load(p, p->operand + k, f + k, b, row);
+    for (int k = 0; k < n_out; k++) {
+        const gdi_plan_operand *o = p->operand + k;
+        to[k] = address(p, o, f + k, b);
+        narrow[k] = o->feed == GDI_DIRECT ? to[k] : f[k].raw;
+        v->at[k] = o->cast ? f[k].wide : narrow[k];
     }
-    if (narrow != to)
-        scatter(p, o, to, narrow, b);
+    for (const gdi_micro *m = p->micro, *end = m + p->n_micro; m < end; m++) {
+        const void *const in[] = {v->at[m->from[0]], v->at[m->from[1]], v->at[m->from[2]]};
+        m->fn(b->count, in, v->at[m->to]);
+    }
+    for (int k = 0; k < n_out; k++) {
+        const gdi_plan_operand *o = p->operand + k;
+        if (o->cast) {
+            const void *wide = f[k].wide;
+            o->cast(b->count, &wide, narrow[k]);
+        }
+        if (narrow[k] != to[k])
+            scatter(p, o, to[k], narrow[k], b);
+    }
 }
 
-static void run_tile(const gdi_plan *p, feed *f, block *b)
+static void run_tile(const gdi_plan *p, feed *f, block *b, values *v)
 {
     int64_t *at = &b->at[p->ndim - 2], first = *at;
     for (int64_t row = 0; row < b->rows; row++, ++*at)
-        run_row(p, f, b, row);
+        run_row(p, f, b, row, v);
     *at = first;
 }
 
 void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, char *local)
 {
-    feed f[GDI_MAP_OPERANDS];
+    feed f[GDI_FUSED_OPERANDS];
+    values v;
     block b;
-    for (int k = 0; k <= p->n_in; k++) {
-        f[k].data = base[p->operand[k].place.base] + p->operand[k].place.offset;
-        f[k].raw = local ? local + k * (GDI_MAP_RAW_NBYTES + GDI_MAP_WIDE_NBYTES) : NULL;
-        f[k].wide = local ? f[k].raw + GDI_MAP_RAW_NBYTES : NULL;
+    const int n = p->n_out + p->n_in;
+    for (int k = 0; k < n; k++) {
+        const gdi_plan_operand *o = p->operand + k;
+        f[k].data = base[o->place.base] + o->place.offset;
+        f[k].raw = o->buffer >= 0 ? local + o->buffer * GDI_MAP_BUFFER_NBYTES : NULL;
+        f[k].wide = o->buffer >= 0 ? f[k].raw + GDI_MAP_RAW_NBYTES : NULL;
         f[k].held = NULL;
     }
+    for (int k = 0; k < p->n_register; k++)
+        v.at[n + k] = local + p->buffers_nbytes + k * p->register_nbytes;
     for (int64_t i = lo; i < hi; i++) {
         if (i == lo)
             locate(p, i, &b);
         else
             advance(p, i - 1, &b);
         if (p->height > 1)
-            run_tile(p, f, &b);
+            run_tile(p, f, &b, &v);
         else
-            run_row(p, f, &b, 0);
+            run_row(p, f, &b, 0, &v);
     }
 }

@@ -13,11 +13,11 @@ enum { DIRECT_BLOCK = 8192 };
 enum { SMALL_N = 2048, CALL_NS = 8, GRAIN_QUARTER_NS = 200000 };
 
 typedef struct layout {
-    int ndim, n;                                     /* axes, operands (output first) */
+    int ndim, n;                                     /* axes, operands (outputs first) */
     int64_t shape[GDI_MAX_NDIM];
-    int64_t stride[GDI_MAP_OPERANDS][GDI_MAX_NDIM];  /* bytes */
-    int64_t offset[GDI_MAP_OPERANDS];
-    int64_t size[GDI_MAP_OPERANDS];
+    int64_t stride[GDI_FUSED_OPERANDS][GDI_MAX_NDIM];  /* bytes */
+    int64_t offset[GDI_FUSED_OPERANDS];
+    int64_t size[GDI_FUSED_OPERANDS];
 } layout;
 
 static void insert_axis(layout *l, int64_t n, const int64_t *stride)
@@ -39,7 +39,7 @@ static void sort_axes(layout *l, const gd_program_spec *s, const gd_view *const 
     for (int d = 0; d < view[0]->ndim; d++) {
         if (shape[d] == 1)
             continue;
-        int64_t stride[GDI_MAP_OPERANDS];
+        int64_t stride[GDI_FUSED_OPERANDS];
         for (int k = 0; k < l->n; k++)
             stride[k] = s->dim[view[k]->dims + view[k]->ndim + d] * l->size[k];
         if (stride[0] < 0)
@@ -144,7 +144,7 @@ static void feed_rows(gdi_plan *p, const layout *l)
 
 static int any_fed(const gdi_plan *p, int first, int feed)
 {
-    for (int k = first; k <= p->n_in; k++)
+    for (int k = first; k < p->n_out + p->n_in; k++)
         if (p->operand[k].feed == feed)
             return 1;
     return 0;
@@ -152,7 +152,7 @@ static int any_fed(const gdi_plan *p, int first, int feed)
 
 static int any_buffer(const gdi_plan *p)
 {
-    for (int k = 0; k <= p->n_in; k++)
+    for (int k = 0; k < p->n_out + p->n_in; k++)
         if (p->operand[k].feed != GDI_DIRECT || p->operand[k].cast)
             return 1;
     return 0;
@@ -163,7 +163,7 @@ static int any_buffer(const gdi_plan *p)
 static int64_t flat_block(const gdi_plan *p)
 {
     int64_t longest = 1;
-    for (int k = 0; k <= p->n_in; k++)
+    for (int k = 0; k < p->n_out + p->n_in; k++)
         if (p->operand[k].feed == GDI_ONCE && p->operand[k].period > longest)
             longest = p->operand[k].period;
     return GDI_BLOCK / longest * longest;
@@ -183,26 +183,25 @@ static void choose_blocks(gdi_plan *p, const layout *l)
     p->by_row = 1;
     feed_rows(p, l);
     const int64_t rows = l->ndim > 1 ? l->shape[l->ndim - 2] : 1;
-    const int tiled = rows > 1 && any_fed(p, 1, GDI_GATHER);
+    const int tiled = rows > 1 && any_fed(p, p->n_out, GDI_GATHER);
     p->height = tiled ? GDI_TILE_ROWS : 1;
-    p->block = tiled ? GDI_TILE_COLUMNS : any_buffer(p) ? GDI_BLOCK : DIRECT_BLOCK;
+    p->block = tiled ? GDI_TILE_COLUMNS : any_buffer(p) || p->n_micro > 1 ? GDI_BLOCK : DIRECT_BLOCK;
     p->pieces = parts(p->inner, p->block);
     p->items = p->n / p->inner / rows * parts(rows, p->height) * p->pieces;
 }
 
 static void choose_grain(gdi_plan *p, int64_t cost)
 {
-    for (int k = 0; k <= p->n_in; k++)
+    for (int k = 0; k < p->n_out + p->n_in; k++)
         cost += p->operand[k].feed == GDI_GATHER ? 4 : p->operand[k].cast ? 1 : 0;
     int64_t length = p->by_row && p->inner < p->block ? p->inner : p->block;
-    p->grain = GRAIN_QUARTER_NS / (p->height * (cost * length + 4 * CALL_NS));
+    p->grain = GRAIN_QUARTER_NS / (p->height * (cost * length + 4 * CALL_NS * p->n_micro));
     if (p->grain < 1)
         p->grain = 1;
 }
 
-static void keep_layout(gdi_plan *p, const layout *l)
+static void keep_layout(gdi_plan *p, const layout *l, int64_t *to)
 {
-    int64_t *to = p->layout;
     p->shape = to;
     for (int d = 0; d < l->ndim; d++)
         *to++ = l->shape[d];
@@ -213,7 +212,10 @@ static void keep_layout(gdi_plan *p, const layout *l)
     }
 }
 
-static gdi_plan *new_plan(gd_program *program, layout *l, int64_t n)
+static int64_t aligned(int64_t nbytes) { return (nbytes + GDI_ALIGN - 1) / GDI_ALIGN * GDI_ALIGN; }
+
+/* A plan and the tables it points to, in one block. */
+static gdi_plan *new_plan(gd_program *program, layout *l, int64_t n, int n_out, int n_micro)
 {
     if (l->ndim == 0) {                                  /* one element: an axis of length 1 saves special cases */
         l->ndim = 1;
@@ -221,49 +223,88 @@ static gdi_plan *new_plan(gd_program *program, layout *l, int64_t n)
         for (int k = 0; k < l->n; k++)
             l->stride[k][0] = l->size[k];
     }
-    gdi_plan *p = gdi_program_alloc(program, (int64_t)sizeof *p + (l->n + 1) * l->ndim * (int64_t)sizeof(int64_t));
-    if (!p)
+    const int64_t operands = aligned((int64_t)sizeof(gdi_plan));
+    const int64_t micros = operands + aligned(l->n * (int64_t)sizeof(gdi_plan_operand));
+    const int64_t layouts = micros + aligned(n_micro * (int64_t)sizeof(gdi_micro));
+    char *at = gdi_program_alloc(program, layouts + (l->n + 1) * l->ndim * (int64_t)sizeof(int64_t));
+    if (!at)
         return NULL;
+    gdi_plan *p = (gdi_plan *)(void *)at;
+    p->operand = (gdi_plan_operand *)(void *)(at + operands);
+    p->micro = (gdi_micro *)(void *)(at + micros);
+    p->n_micro = n_micro;
     p->n = n;
-    p->n_in = l->n - 1;
+    p->n_out = n_out;
+    p->n_in = l->n - n_out;
     p->ndim = l->ndim;
     p->inner = l->shape[l->ndim - 1];
+    keep_layout(p, l, (int64_t *)(void *)(at + layouts));
     return p;
+}
+
+/* Private memory: buffers for the operands that need one, then the registers. A cache line more than a register's
+ * elements keeps registers out of each other's cache sets. */
+static void place_buffers(gd_program *program, gdi_plan *p, int64_t element_nbytes)
+{
+    int buffers = 0;
+    for (int k = 0; k < p->n_out + p->n_in; k++)
+        p->operand[k].buffer = (int8_t)(p->operand[k].feed != GDI_DIRECT || p->operand[k].cast ? buffers++ : -1);
+    p->buffers_nbytes = buffers * (int64_t)GDI_MAP_BUFFER_NBYTES;
+    p->register_nbytes = GDI_BLOCK * element_nbytes + GDI_ALIGN;
+    const int64_t nbytes = p->buffers_nbytes + p->n_register * p->register_nbytes;
+    if (program->local_nbytes < nbytes)
+        program->local_nbytes = nbytes;
+}
+
+static void place_operands(gdi_plan *p, const layout *l, const gd_view *const *view, const gdi_table *t)
+{
+    for (int k = 0; k < l->n; k++) {
+        p->operand[k].place = (gdi_place){l->offset[k], view[k]->base};
+        p->operand[k].size = (int16_t)l->size[k];
+        if (view[k]->dtype == GD_FLOAT16)
+            p->operand[k].cast = k < p->n_out ? t->cast[GD_FLOAT32][GD_FLOAT16] : t->cast[GD_FLOAT16][GD_FLOAT32];
+    }
+}
+
+static void finish_plan(gd_program *program, gdi_plan *p, const layout *l, int64_t element_nbytes, int64_t cost, gdi_step *out)
+{
+    out->kind = GDI_BLOCKS;
+    out->u.plan = p;
+    choose_blocks(p, l);
+    choose_grain(p, cost);
+    place_buffers(program, p, element_nbytes);
+    program->parallel |= p->items > p->grain;
 }
 
 static int make_plan(gd_program *program, layout *l, const gd_view *const *view, int64_t n, int64_t cost, gdi_map_fn fn,
                      const gdi_table *t, gdi_step *out)
 {
-    gdi_plan *p = new_plan(program, l, n);
+    gdi_plan *p = new_plan(program, l, n, 1, 1);
     if (!p)
         return GD_NO_MEMORY;
-    out->kind = GDI_BLOCKS;
-    out->u.plan = p;
-    p->fn = fn;
-    for (int k = 0; k < l->n; k++) {
-        p->operand[k].place = (gdi_place){l->offset[k], view[k]->base};
-        p->operand[k].size = (int16_t)l->size[k];
-        if (view[k]->dtype == GD_FLOAT16)
-            p->operand[k].cast = k ? t->cast[GD_FLOAT16][GD_FLOAT32] : t->cast[GD_FLOAT32][GD_FLOAT16];
-    }
-    keep_layout(p, l);
-    choose_blocks(p, l);
-    choose_grain(p, cost);
-    if (any_buffer(p) && program->local_nbytes < GDI_MAP_LOCAL_NBYTES)
-        program->local_nbytes = GDI_MAP_LOCAL_NBYTES;
-    program->parallel |= p->items > p->grain;
+    p->micro[0] = (gdi_micro){.fn = fn, .from = {1, p->n_in > 1 ? 2 : 1, p->n_in > 2 ? 3 : 1}};
+    place_operands(p, l, view, t);
+    finish_plan(program, p, l, 0, cost, out);
     return GD_OK;
+}
+
+static int64_t cost_of(int op, int64_t size) { return gdi_map_cost(op) * (size == 8 ? 2 : 1); }
+
+static void begin_layout(layout *l, const gd_program_spec *s, const gd_instr *in, const gd_view **view)
+{
+    l->n = in->n_out + in->n_in;
+    for (int k = 0; k < l->n; k++) {
+        view[k] = s->view + s->arg[in->args + k];
+        l->offset[k] = view[k]->offset;
+        l->size[k] = gd_dtype_nbytes(view[k]->dtype);
+    }
 }
 
 int gdi_map_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out)
 {
     const gd_view *view[GDI_MAP_OPERANDS];
-    layout l = {.n = in->n_in + 1};
-    for (int k = 0; k < l.n; k++) {
-        view[k] = s->view + s->arg[in->args + k];
-        l.offset[k] = view[k]->offset;
-        l.size[k] = gd_dtype_nbytes(view[k]->dtype);
-    }
+    layout l = {.ndim = 0};
+    begin_layout(&l, s, in, view);
     const int64_t n = gdi_view_count(s, view[0]);
     if (n == 0)
         return GD_OK;                                    /* the step stays GDI_NOTHING */
@@ -271,10 +312,60 @@ int gdi_map_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t,
     merge_axes(&l);
     const int dtype = view[in->n_in]->dtype;
     const gdi_map_fn fn = gdi_map_lookup(t, in->op, dtype);
-    const int64_t cost = gdi_map_cost(in->op) * (l.size[in->n_in] == 8 ? 2 : 1);
+    const int64_t cost = cost_of(in->op, l.size[in->n_in]);
     if (!fits_flat(&l, view, n))
         return make_plan(p, &l, view, n, cost, fn, t, out);
     make_flat(&l, view, n, cost, fn, out);
     p->parallel |= n * cost > GRAIN_QUARTER_NS;
+    return GD_OK;
+}
+
+/* ---- fused groups ---- */
+/* The operations of a verified group; returns their cost. *element_nbytes: the largest element of a register. */
+static int64_t read_lines(gdi_plan *p, const gdi_table *t, const gd_view *const *view, const int64_t *line,
+                          int64_t *element_nbytes)
+{
+    int dtype[GDI_FUSED_OPERANDS + GDI_FUSED_REGISTERS];
+    const int n = p->n_out + p->n_in;
+    int64_t cost = 0;
+    for (int k = 0; k < n; k++)
+        dtype[k] = view[k]->dtype;
+    for (gdi_micro *m = p->micro, *end = m + p->n_micro; m < end; m++, line += GDI_FUSED_LINE) {
+        const int op = (int)line[0], to = (int)line[2];
+        int last = 0;                                    /* the last operand, whose dtype the kernel goes by */
+        for (int k = 0; k < GDI_MAP_OPERANDS - 1; k++) {
+            last = line[3 + k] >= 0 ? (int)line[3 + k] : last;
+            m->from[k] = (uint8_t)last;
+        }
+        m->to = (uint8_t)to;
+        m->fn = op == GD_OP_CAST ? t->cast[dtype[last]][line[1]] : gdi_map_lookup(t, op, dtype[last]);
+        cost += op == GD_OP_CAST ? 1 : cost_of(op, gd_dtype_nbytes(dtype[last]));
+        dtype[to] = (int)line[1];
+        if (to >= n) {
+            const int64_t size = gd_dtype_nbytes(dtype[to]);
+            *element_nbytes = size > *element_nbytes ? size : *element_nbytes;
+            p->n_register = to - n + 1 > p->n_register ? to - n + 1 : p->n_register;
+        }
+    }
+    return cost;
+}
+
+int gdi_fused_prepare(gd_program *program, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out)
+{
+    const gd_view *view[GDI_FUSED_OPERANDS];
+    layout l = {.ndim = 0};
+    int64_t element_nbytes = 1;
+    begin_layout(&l, s, in, view);
+    const int64_t n = gdi_view_count(s, view[0]);
+    if (n == 0)
+        return GD_OK;
+    sort_axes(&l, s, view);
+    merge_axes(&l);
+    gdi_plan *p = new_plan(program, &l, n, in->n_out, in->n_attr / GDI_FUSED_LINE);
+    if (!p)
+        return GD_NO_MEMORY;
+    place_operands(p, &l, view, t);
+    const int64_t cost = read_lines(p, t, view, s->attr + in->attr, &element_nbytes);
+    finish_plan(program, p, &l, element_nbytes, cost, out);
     return GD_OK;
 }

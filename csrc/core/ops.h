@@ -1,4 +1,5 @@
-/* ops.h: the opcodes. Elementwise ops come first (their number indexes the map table), then structural ones. */
+/* ops.h: the opcodes. Elementwise ops come first (their number indexes the map table), then structural ones, then the
+ * fused group, which has no kernel of its own: it runs elementwise ones. */
 #ifndef GDI_OPS_H
 #define GDI_OPS_H
 enum gdi_op {
@@ -10,7 +11,8 @@ enum gdi_op {
 #define GD_KERNEL(NAME, name) GD_OP_##NAME,
 #include "../ops/structural.def"
 #undef GD_KERNEL
+    GD_OP_FUSED,
     GD_OP_COUNT,
-    GD_KERNEL_COUNT = GD_OP_COUNT - GD_MAP_COUNT
+    GD_KERNEL_COUNT = GD_OP_FUSED - GD_MAP_COUNT
 };
 #endif

@@ -89,6 +89,7 @@ static int prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, 
     for (int64_t i = 0; i < s->n_instr; i++) {
         const gd_instr *in = s->instr + i;
         int status = in->op < GD_MAP_COUNT ? gdi_map_prepare(p, s, t, in, p->step + i)
+                   : in->op == GD_OP_FUSED ? gdi_fused_prepare(p, s, t, in, p->step + i)
                                            : prepare_structural(p, s, t, in, p->step + i, fault);
         if (status != GD_OK) {
             fault->instr = i;

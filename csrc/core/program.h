@@ -31,6 +31,7 @@
     X(SHAPE, "an elementwise operand's shape is not the output's") \
     X(DTYPE, "the dtypes of the operands do not fit the op") \
     X(KERNEL, "there is no kernel for these dtypes") \
+    X(MICRO, "an operation of a fused group reads or writes what it may not") \
     X(CALL, "the kernel refuses these shapes, dtypes or attributes") \
     X(NULL_BASE, "a base that the program uses has no memory") \
     X(WORKSPACE, "the workspace was made for another program")
@@ -42,6 +43,10 @@ enum gdi_reason {
 };
 
 enum { GDI_MAX_OPERANDS = 64, GDI_MAX_THREADS = 64, GDI_MAP_OPERANDS = 4 };
+/* A fused group: its attributes are one line of six integers an operation: opcode, dtype of the result, number of the
+ * result, numbers of up to three operands (-1: none). Numbers below n_out + n_in are the instruction's operands, the
+ * next GDI_FUSED_REGISTERS are blocks of the group's own. */
+enum { GDI_FUSED_OPERANDS = 32, GDI_FUSED_REGISTERS = 32, GDI_FUSED_LINE = 6, GDI_FUSED_LINES = 256 };
 /* A turned operand is gathered in tiles: 16 rows use up a cache line of float32, 128 columns make a call worth it. */
 enum { GDI_TILE_ROWS = 16, GDI_TILE_COLUMNS = 128 };
 
@@ -94,22 +99,31 @@ typedef struct gdi_plan_operand {
     const int64_t *stride;   /* bytes, per axis of the plan */
     gdi_map_fn cast;         /* float16: to float32 (inputs) or from it (output) */
     int16_t size;            /* of an element, bytes */
-    int16_t feed;
+    int8_t feed;
+    int8_t buffer;           /* number of its buffer in private memory, -1: none needed */
     int32_t period;          /* GDI_ONCE: elements after which it repeats */
 } gdi_plan_operand;
 
-/* An elementwise step whose operands are not all flat. Axes are sorted by the output's stride and merged.
- * An item is a block of at most `block` elements, of a row when rows are long (then of `height` rows), else of the
- * flat order. */
-typedef struct gdi_plan {
+/* One operation on a block; values are numbered as in the lines of a fused group. */
+typedef struct gdi_micro {
     gdi_map_fn fn;
-    int32_t n_in, ndim;
+    uint8_t to, from[GDI_MAP_OPERANDS - 1];
+} gdi_micro;
+
+/* A fused group, or one elementwise op whose operands are not all flat. Axes are sorted by the first output's stride
+ * and merged. An item is a block of at most `block` elements, of a row when rows are long (then of `height` rows), else
+ * of the flat order; all operations are done on a block before the next one. */
+typedef struct gdi_plan {
+    int32_t n_out, n_in, ndim;
+    int32_t n_micro, n_register;
+    int64_t buffers_nbytes;  /* of private memory before the registers */
+    int64_t register_nbytes; /* from one register to the next */
+    gdi_micro *micro;
+    gdi_plan_operand *operand;               /* out.., in.. */
     int32_t by_row;          /* blocks are pieces of rows */
     int32_t height;          /* rows of an item: GDI_TILE_ROWS if an input is gathered by rows, else 1 */
     int64_t n, inner, pieces, block, items, grain;
-    gdi_plan_operand operand[GDI_MAP_OPERANDS];   /* out, in.. */
     const int64_t *shape;
-    int64_t layout[];        /* shape[ndim], then stride[ndim] per operand */
 } gdi_plan;
 
 typedef struct gdi_phase {
@@ -163,11 +177,12 @@ void gdi_fault_clear(gd_fault *fault);
 /* program.c */
 void *gdi_program_alloc(gd_program *p, int64_t nbytes);
 void gdi_launch_call(const gdi_launch *l, gdi_call *call);
-/* map_plan.c: the step of a verified elementwise instruction */
+/* map_plan.c: the step of a verified elementwise instruction, of a verified fused group */
 int gdi_map_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out);
-/* map.c: items [lo, hi) of a plan; local has GDI_MAP_LOCAL_NBYTES */
+int gdi_fused_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out);
+/* map.c: items [lo, hi) of a plan; local: its buffers (the elements as they are, and float16 as float32), its registers */
 enum { GDI_MAP_RAW_NBYTES = GDI_TILE_ROWS * GDI_TILE_COLUMNS * 8, GDI_MAP_WIDE_NBYTES = GDI_BLOCK * 4 };
-enum { GDI_MAP_LOCAL_NBYTES = GDI_MAP_OPERANDS * (GDI_MAP_RAW_NBYTES + GDI_MAP_WIDE_NBYTES) };
+enum { GDI_MAP_BUFFER_NBYTES = GDI_MAP_RAW_NBYTES + GDI_MAP_WIDE_NBYTES };
 void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, char *local);
 /* pool.c: f(arg, chunk, thread) for every chunk on up to `threads` threads. 0: done; else nothing ran */
 int gdi_pool_run(int threads, int64_t chunks, void (*f)(void *arg, int64_t chunk, int thread), void *arg);

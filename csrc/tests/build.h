@@ -12,12 +12,12 @@ static int passed, failed;
         else { failed++; printf("%s:%d: %s\n", __FILE__, __LINE__, #ok); } } while (0)
 
 /* ---- building programs ---- */
-enum { MANY = 4096, BASES = 5 };
+enum { MANY = 4096, BASES = 5, ATTRS = 256 };
 typedef struct builder {
     gd_instr instr[MANY];
     gd_view view[MANY];
     int32_t arg[MANY];
-    int64_t dim[MANY], attr[64], nbytes[BASES];
+    int64_t dim[MANY], attr[ATTRS], nbytes[BASES];
     int32_t access[BASES];
     double constants[4];
     gd_program_spec s;

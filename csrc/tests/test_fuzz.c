@@ -1,4 +1,4 @@
-/* test_fuzz.c: structural kernels called with random operands and attributes, mostly sensible ones. A call is refused or
+/* test_fuzz.c: structural kernels (fused groups: test_fused.c) called with random operands and attributes, mostly sensible ones. A call is refused or
  * it runs; then it stays inside its operands and gives equal bits however it is cut. Every op must run sometimes.
  * With GRAPHDIFF_LONG set there are 20 times as many programs. Prints "N passed, N failed". */
 #include "arrays.h"
@@ -255,9 +255,9 @@ int main(int argc, char **argv)
     if (choose_isa(argc, argv))
         return 2;
     for (int i = 0; i < rounds; i++)
-        for (int op = GD_MAP_COUNT; op < GD_OP_COUNT; op++)
+        for (int op = GD_MAP_COUNT; op < GD_OP_FUSED; op++)
             done[op] += one_program(op) == GD_OK;
-    for (int op = GD_MAP_COUNT; op < GD_OP_COUNT; op++) {
+    for (int op = GD_MAP_COUNT; op < GD_OP_FUSED; op++) {
         snprintf(label, sizeof label, "%s ran %d times of %d", gd_op_name(op), done[op], rounds);
         CASE(done[op] > rounds / 20);
         if (getenv("GRAPHDIFF_LONG"))

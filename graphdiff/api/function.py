@@ -101,7 +101,8 @@ class Function:
         n = len(self.outputs)
         updates = [(v, new) for (v, _), new in zip(self.updates, roots[n:], strict=True)]
         order = schedule(roots)
-        program = lower(order, leaves, roots[:n], updates, ELEMENTWISE, in_place="in_place" in self.passes)
+        program = lower(order, leaves, roots[:n], updates, ELEMENTWISE, in_place="in_place" in self.passes,
+                        fused="fuse" in self.passes, times=self.times)
         variables: list[Any] = []
         seen: set[int] = set()
         for node in [*[v for v, _ in updates], *order]:
@@ -345,7 +346,8 @@ class Plan:
         self.input_nbytes = sum(b[2] for b in p.bases if b[0] == "input")
         self.output_nbytes = sum(b[2] for b in p.bases if b[0] == "output")
         self.variable_nbytes = sum(b[2] for b in p.bases if b[0] == "variable")
-        self.order = [i[4] for i in p.instrs]
+        self.order = [node for i in range(len(p.instrs)) for _, node in p.members(i)]
+        self.instructions = len(p.instrs)
         first: dict[int, int] = {}
         last: dict[int, int] = {}
         for i, (_, outs, ins, _, _) in enumerate(p.instrs):
@@ -361,7 +363,7 @@ class Plan:
         saved = f" ({total} without reuse)" if total != self.arena_nbytes else ""
         return (f"arena      {self.arena_nbytes} bytes{saved}\nconstants  {self.constants_nbytes} bytes\n"
                 f"inputs     {self.input_nbytes} bytes\noutputs    {self.output_nbytes} bytes\n"
-                f"variables  {self.variable_nbytes} bytes\nprogram    {self.program_nbytes} bytes, {len(self.order)} instructions")
+                f"variables  {self.variable_nbytes} bytes\nprogram    {self.program_nbytes} bytes, {self.instructions} instructions")
 
     __repr__ = __str__
 

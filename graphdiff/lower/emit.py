@@ -5,6 +5,7 @@ Elementwise nodes become the kernel of the same name over broadcast views; other
 """
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from ..errors import GraphdiffError
 from ..graph.build import located
 from ..graph.node import Node
 from ..plan.memory import plan_memory
+from .fuse import fuse
 from .program import CONSTANTS, FIRST, Program
 from .view import View, contiguous_strides, count
 
@@ -121,10 +123,11 @@ _RULES: dict[str, Callable[..., View]] = {"map": _lower_map, "cast": _lower_cast
 
 
 def lower(order: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node], updates: Sequence[tuple[Node, Node]],
-          elementwise: Any, *, in_place: bool = True) -> Program:
+          elementwise: Any, *, in_place: bool = True, fused: bool = False, times: dict[str, float] | None = None) -> Program:
     """The program of scheduled nodes: inputs and outputs in the caller's order, then variables as they appear.
 
-    Outputs see the old values of variables; the updates are copies after the commit mark.
+    Outputs see the old values of variables; the updates are copies after the commit mark. fused: elementwise instructions
+    are grouped. times: gets the seconds that took.
     """
     ctx = Lowering()
     bases: list[tuple[str, str, int, bool]] = []
@@ -185,6 +188,13 @@ def lower(order: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]
     for (variable, _), view in zip(updates, staged, strict=True):
         if view is not ctx.views.get(id(variable)):
             ctx.emit("copy", variables[id(variable)], [view])
-    program = Program(ctx.instrs, ctx.buffers, ctx.constants, bases, input_views, output_views, commit)
-    program.places, program.arena_nbytes = plan_memory(ctx.instrs, ctx.buffers, fixed, elementwise, in_place=in_place)
+    instrs = ctx.instrs
+    groups: dict[int, tuple[Any, ...]] = {}
+    if fused:
+        start = time.perf_counter()
+        instrs, commit, groups = fuse(instrs, commit, ctx.buffers, fixed, elementwise)
+        if times is not None:
+            times["fuse"] = times.get("fuse", 0.0) + time.perf_counter() - start
+    program = Program(instrs, ctx.buffers, ctx.constants, bases, input_views, output_views, commit, groups=groups)
+    program.places, program.arena_nbytes = plan_memory(instrs, ctx.buffers, fixed, elementwise, in_place=in_place)
     return program

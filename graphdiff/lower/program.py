@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..graph.node import Node
 from .view import View
@@ -11,9 +12,13 @@ ARENA, CONSTANTS, FIRST = 0, 1, 2       # enum gd_base
 
 @dataclass(slots=True)
 class Program:
-    """Instructions are (kernel name, output views, input views, integers, node they belong to)."""
+    """Instructions are (kernel name, output views, input views, integers, node they belong to).
 
-    instrs: list[tuple[str, tuple[View, ...], tuple[View, ...], tuple[int, ...], Node | None]]
+    A fused group is one instruction: its integers are lines (op, dtype, result, operands..) and its node is that of its last
+    operation; `nodes` gives all.
+    """
+
+    instrs: list[tuple[str, tuple[View, ...], tuple[View, ...], tuple[Any, ...], Node | None]]
     buffers: list[int]                              # bytes of every arena buffer
     constants: bytearray
     bases: list[tuple[str, str, int, bool]]         # (kind, name, bytes, writable) from base FIRST on
@@ -22,6 +27,16 @@ class Program:
     commit: int = 0                                 # first instruction that is never interrupted
     places: list[int] = field(default_factory=list)     # buffer -> arena offset, or -1 - base when it lives outside
     arena_nbytes: int = 0
+    groups: dict[int, tuple[tuple[str, Node | None], ...]] = field(default_factory=dict)    # instruction -> (op, node) of its members
+
+    def members(self, number: int) -> tuple[tuple[str, Node | None], ...]:
+        """The operations of an instruction in running order, each with the node it belongs to (None: moving memory)."""
+        op, _, _, _, node = self.instrs[number]
+        return self.groups.get(number, ((op, node),))
+
+    def nodes(self, number: int) -> tuple[Node, ...]:
+        """The nodes an instruction computes."""
+        return tuple([node for _, node in self.members(number) if node is not None])
 
     def base_name(self, number: int) -> str:
         return ("arena", "constants")[number] if number < FIRST else self.bases[number - FIRST][1]
@@ -48,9 +63,29 @@ class Program:
         for i, (op, outs, ins, attrs, node) in enumerate(self.instrs):
             if i == self.commit and i < len(self.instrs):
                 lines.append("  -- commit --")
-            options = f" {list(attrs)}" if attrs else ""
-            site = "" if node is None or node.site is None else f"   ; {node.site}"
-            lines.append(f"{i:4}  {op:<14} {', '.join(map(self.operand, outs))} <- {', '.join(map(self.operand, ins))}{options}{site}")
+            head = f"{i:4}  {op:<14} {', '.join(map(self.operand, outs))} <- {', '.join(map(self.operand, ins))}"
+            if op == "fused":
+                lines += [head, *self._lines(i)]
+            else:
+                lines.append(head + (f" {list(attrs)}" if attrs else "") + _site(node))
         return "\n".join(lines)
 
+    def _lines(self, number: int) -> list[str]:
+        """A line an operation of a group. o0, i0: the group's outputs and inputs in the order above; r0: a register."""
+        _, outs, ins, attrs, _ = self.instrs[number]
+        first, registers = len(outs), len(outs) + len(ins)
+
+        def name(k: int) -> str:
+            return f"o{k}" if k < first else f"i{k - first}" if k < registers else f"r{k - registers}"
+
+        rows = []
+        for (op, dtype, to, *operands), (_, node) in zip(attrs, self.members(number), strict=True):
+            result = f"{dtype.name} " if op == "cast" else ""
+            rows.append(f"        {name(to):<3} = {op} {result}{', '.join(map(name, operands))}{_site(node)}")
+        return rows
+
     __repr__ = __str__
+
+
+def _site(node: Node | None) -> str:
+    return "" if node is None or node.site is None else f"   ; {node.site}"

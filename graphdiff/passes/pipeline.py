@@ -30,7 +30,7 @@ PASSES: tuple[tuple[str, Callable[..., Ordered]], ...] = (
     ("stable_forms", lambda order, outputs, evaluate: stable_forms(order, outputs)),
     ("fold", fold),
 )
-PLANNING = ("in_place",)          # turned off by name too, but a choice of the memory plan
+PLANNING = ("fuse", "in_place")   # turned off by name too, but done to instructions, by lowering and the memory plan
 NAMES = tuple(name for name, _ in PASSES) + PLANNING
 
 

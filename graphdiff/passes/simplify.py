@@ -63,11 +63,11 @@ def merge(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
 
 
 def _scalar(node: Node) -> Any:
-    """The number that a 0-d constant, or the broadcast of one, holds everywhere; else None."""
-    while node.op.name == "broadcast_to":
+    """The number that a constant of one element, or the broadcast of one, holds everywhere; else None."""
+    while node.op.name in ("broadcast_to", "reshape"):
         node = node.inputs[0]
-    if node.op is CONSTANT and node.shape == ():
-        return node._attrs[0][()]
+    if node.op is CONSTANT and node._attrs[0].size == 1:
+        return node._attrs[0].reshape(())[()]
     return None
 
 
@@ -205,6 +205,13 @@ def foldable(order: Sequence[Node], outputs: Sequence[Node]) -> list[Node]:
     for o in outputs:
         if id(o) in constant and o.op is not CONSTANT:
             roots[id(o)] = o
+    # The broadcast of a constant is a view; folded it would be memory to read.
+    wanted = {id(o) for o in outputs}
+    for r in list(roots.values()):
+        if r.op.name == "broadcast_to" and id(r) not in wanted:
+            del roots[id(r)]
+            if r.inputs[0].op is not CONSTANT:
+                roots[id(r.inputs[0])] = r.inputs[0]
     return [r for r in roots.values() if isinstance(r.size, int) and r.size <= FOLD_LIMIT]
 
 

@@ -1,8 +1,8 @@
 """Where buffers live: one arena, offsets from lifetimes, in place where that is safe.
 
 Takes instructions that name buffers and returns an offset for each. A buffer lives from the first instruction that
-writes it to the last that touches it. An elementwise instruction may write over an operand that dies with it, when
-both cover whole buffers of one size in the same layout. Free space is kept as sorted disjoint ranges; the smallest that
+writes it to the last that touches it. An elementwise instruction or a fused group may write over an operand that dies with
+it, when both cover whole buffers of one size in the same layout. Free space is kept as sorted disjoint ranges; the smallest that
 fits is taken.
 """
 from __future__ import annotations
@@ -86,33 +86,42 @@ def plan_memory(instrs: Sequence[Any], nbytes: Sequence[int], fixed: dict[int, i
         places[buffer] = place
     free = _Free()
     size_of = [(n + 7) // 8 * 8 if n <= SMALL else (n + ALIGN - 1) // ALIGN * ALIGN for n in nbytes]
-    for i, (op, outs, ins, _, _) in enumerate(instrs):
-        reused = -1
-        for out in outs:
+    for i, (op, outs, ins, attrs, _) in enumerate(instrs):
+        reused: set[int] = set()
+        usable = ins if in_place and (op in elementwise or op == "fused") else ()
+        for k, out in enumerate(outs):
             b = out.buffer
             if b < 0 or places[b] is not None:
                 continue
-            if in_place and op in elementwise:
-                reused = _dying(out, ins, i, last, places, nbytes)
-                if reused >= 0:
-                    places[b] = places[reused]
+            if usable:
+                over = _dying(out, _unread(k, outs, ins, attrs) if op == "fused" else ins, ins, i, last, places, nbytes, reused)
+                if over >= 0:
+                    reused.add(over)
+                    places[b] = places[over]
                     continue
             places[b] = free.take(size_of[b]) if size_of[b] else 0
         done = set()
         for v in (*ins, *outs):
             b = v.buffer
-            if b >= 0 and last[b] == i and b != reused and b not in done and b not in fixed and size_of[b]:
+            if b >= 0 and last[b] == i and b not in reused and b not in done and b not in fixed and size_of[b]:
                 done.add(b)
                 free.give(places[b], size_of[b])
     return [0 if p is None else p for p in places], free.top
 
 
-def _dying(out: Any, ins: Any, i: int, last: list[int], places: list[Any], nbytes: Sequence[int]) -> int:
-    """The arena buffer of an operand that out may overwrite, or -1."""
-    for v in ins:
-        b = v.buffer
+def _unread(k: int, outs: Any, ins: Any, lines: Any) -> list[Any]:
+    """The operands of a fused group that no operation reads after the one that writes output k."""
+    written = max(i for i, line in enumerate(lines) if line[2] == k)
+    later = {v for line in lines[written + 1:] for v in line[3:]}
+    return [v for i, v in enumerate(ins) if len(outs) + i not in later]
+
+
+def _dying(out: Any, candidates: Any, ins: Any, i: int, last: list[int], places: list[Any], nbytes: Sequence[int], reused: set[int]) -> int:
+    """The arena buffer of an operand, of the candidates, that out may overwrite, or -1."""
+    for v in candidates:
+        b: int = v.buffer
         if (b >= 0 and nbytes[b] and last[b] == i and places[b] >= 0 and nbytes[b] == nbytes[out.buffer] and v.offset == out.offset
-                and v.dtype.itemsize == out.dtype.itemsize and v.shape == out.shape and v.strides == out.strides
-                and all(w is v or w.buffer != b or (w.offset == v.offset and w.strides == v.strides) for w in ins)):
+                and b not in reused and v.dtype.itemsize == out.dtype.itemsize and v.shape == out.shape and v.strides == out.strides
+                and all(w is v or w.buffer != b or (w.offset == v.offset and w.strides == v.strides and w in candidates) for w in ins)):
             return b
     return -1

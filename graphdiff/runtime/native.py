@@ -78,6 +78,7 @@ def load(program: Program) -> Handle:
     arg_rows: list[int] = []
     view_rows: list[int] = []
     for op, outs, ins, options, _ in program.instrs:
+        integers = _group_lines(options) if op == "fused" else options
         first = len(arg_rows)
         for operands in (outs, ins):
             for v in operands:
@@ -99,9 +100,9 @@ def load(program: Program) -> Handle:
                     v.index = n_views
                     n_views += 1
                 arg_rows.append(v.index)
-        instr_rows += (OPCODE[op], len(outs), len(ins), first, len(attrs), len(options))
-        if options:
-            attrs.extend(options)
+        instr_rows += (OPCODE[op], len(outs), len(ins), first, len(attrs), len(integers))
+        if integers:
+            attrs.extend(integers)
     instrs.extend(instr_rows)
     args.extend(arg_rows)
     views.extend(view_rows)
@@ -137,10 +138,20 @@ def load(program: Program) -> Handle:
     return Handle(ffi.gc(out[0], lib.gd_program_free), FIRST + len(program.bases))
 
 
+def _group_lines(lines: Any) -> Any:
+    """The lines of a fused group as integers: opcode, dtype, result, three operands or -1."""
+    flat: list[int] = []
+    for op, dtype, *values in lines:
+        flat += (OPCODE[op], CODE[dtype], *values, *(-1,) * (4 - len(values)))
+    return flat
+
+
 def _line(program: Program, instr: int) -> str:
     if not 0 <= instr < len(program.instrs):
         return ""
     op, outs, ins, attrs, _ = program.instrs[instr]
+    if op == "fused":
+        attrs = tuple([line[0] for line in attrs])
     return f"  {op} {', '.join(map(program.operand, outs))} <- {', '.join(map(program.operand, ins))} {list(attrs)}"
 
 

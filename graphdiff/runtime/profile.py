@@ -12,7 +12,7 @@ from .execute import Loaded, Workspace
 
 
 def profile(loaded: Loaded, args: Sequence[Any]) -> list[dict[str, Any]]:
-    """One row an instruction, slowest first: ns, op, node, site."""
+    """One row an instruction, slowest first: ns, op, node, site, nodes (more than one where operations are fused)."""
     w = Workspace(loaded)
     arrays = [g.check(a) for g, a in zip(loaded.gates, args, strict=True)]
     results = [np.empty(s, d) for s, d in loaded.out_specs]
@@ -29,6 +29,7 @@ def profile(loaded: Loaded, args: Sequence[Any]) -> list[dict[str, Any]]:
             lock.release()
     if status != native.OK:
         raise loaded.error(w, status)
-    rows = [{"ns": int(times[i]), "op": op, "node": node, "site": None if node is None else node.site}
-            for i, (op, _, _, _, node) in enumerate(loaded.program.instrs)]
+    program = loaded.program
+    rows = [{"ns": int(times[i]), "op": op, "node": node, "site": None if node is None else node.site, "nodes": program.nodes(i)}
+            for i, (op, _, _, _, node) in enumerate(program.instrs)]
     return sorted(rows, key=lambda r: -r["ns"])

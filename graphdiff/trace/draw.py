@@ -244,9 +244,10 @@ def _function_picture(f: Any, direction: str, max_nodes: int | None, fold: bool,
         if i in shown:
             spec = f"{outs[0].dtype.name}{format_shape(outs[0].shape)}" if outs else ""
             where = ", ".join(_place(program, v, base_names) for v in outs)
-            tip = f"instruction {i}" + (f" {list(attrs)}" if attrs else "") + ("" if node is None or node.site is None else f" at {node.site}")
+            ops = ", ".join([name for name, _ in program.members(i)])
+            tip = f"instruction {i}" + (f": {ops}" if op == "fused" else f" {list(attrs)}" if attrs else "") + ("" if node is None or node.site is None else f" at {node.site}")
             kind = "adjoint" if node is not None and is_adjoint(node) else "op"
-            me = box(("instr", i), (f"{i}: {op}", spec, f"→ {where}"), kind, show_name(tip, 200))
+            me = box(("instr", i), (f"{i}: {op}", *([show_name(ops, 60)] if op == "fused" else []), spec, f"→ {where}"), kind, show_name(tip, 200))
         else:
             me = box("cut", (f"… {p.hidden} instructions more",), "summary", "left out")
         for v in ins:

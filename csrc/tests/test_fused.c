@@ -1,0 +1,355 @@
+/* test_fused.c: fused groups of random lines over random layouts, threads and budgets, against the same lines as
+ * instructions of their own, bit by bit; and damaged lines, which are refused or run. Prints "N passed, N failed". */
+#include "layouts.h"
+#include <math.h>
+
+enum { INPUTS = 4, LINES = 14, ROOM = 1 << 20, ALL = INPUTS + LINES };
+
+typedef struct group {
+    int ndim, n_in, n_out, n_line;
+    int64_t shape[8], n;
+    int dtype[ALL];                      /* of the inputs, then of the results of the lines */
+    int op[LINES], from[LINES][3];       /* operands: inputs and earlier results, in that numbering */
+    int out[LINES];                      /* number of the output that line i writes, -1: a register */
+    layout in_layout[INPUTS], out_layout[LINES];
+} group;
+
+static const int dtypes[] = {GD_FLOAT64, GD_FLOAT32, GD_INT32, GD_BOOL, GD_INT64, GD_UINT8};
+static int any_dtype(void) { return dtypes[below(6)]; }
+
+/* A value of dtype made before line i, a cast away if there is none. */
+static int find(const group *g, int i, int dtype)
+{
+    int start = (int)below(g->n_in + i);
+    for (int k = 0; k < g->n_in + i; k++) {
+        int v = (start + k) % (g->n_in + i);
+        if (g->dtype[v] == dtype)
+            return v;
+    }
+    return -1;
+}
+
+static void random_line(group *g, int i)
+{
+    for (;;) {
+        int op = below(8) == 0 ? GD_OP_CAST : (int)below(GD_MAP_COUNT), first = (int)below(g->n_in + i);
+        int dtype = g->dtype[first], arity = op == GD_OP_CAST ? 1 : gdi_map_arity(op), ok = 1;
+        if (op != GD_OP_CAST && !gd_op_accepts(op, dtype))
+            continue;
+        for (int k = 0; k < 3; k++) {
+            g->from[i][k] = k >= arity ? -1 : op == GD_OP_WHERE && k == 0 ? find(g, i, GD_BOOL)
+                          : k == 0 ? first : find(g, i, dtype);
+            ok = ok && (k >= arity || g->from[i][k] >= 0);
+        }
+        if (!ok)
+            continue;
+        const int result = any_dtype();
+        if (op == GD_OP_CAST && result == dtype)
+            continue;
+        g->op[i] = op;
+        g->dtype[g->n_in + i] = op == GD_OP_CAST ? result : gdi_map_is_test(op) ? GD_BOOL : dtype;
+        return;
+    }
+}
+
+static group random_group(void)
+{
+    group g = {.ndim = (int)below(5), .n_in = 1 + (int)below(INPUTS), .n_line = 1 + (int)below(LINES), .n = 1};
+    int plain = below(3) == 0;
+    for (int d = 0; d < g.ndim; d++) {
+        g.shape[d] = below(6) == 0 ? below(1500) : below(7) + (below(20) != 0);
+        if (g.n * (g.shape[d] > 0 ? g.shape[d] : 1) > 20000)
+            g.shape[d] = 2;
+        g.n *= g.shape[d];
+    }
+    for (int k = 0; k < g.n_in; k++) {
+        g.dtype[k] = any_dtype();
+        g.in_layout[k] = random_layout(g.ndim, g.shape, 0, plain && below(2));
+    }
+    for (int i = 0; i < g.n_line; i++) {
+        random_line(&g, i);
+        g.out[i] = i == g.n_line - 1 || below(4) == 0 ? g.n_out++ : -1;
+        g.out_layout[i] = random_layout(g.ndim, g.shape, 1, plain || below(2));
+    }
+    return g;
+}
+
+/* Offsets in base 4 of the outputs, one after the other; the inputs likewise in base 2. */
+static int64_t places(const group *g, int64_t *in_at, int64_t *out_at)
+{
+    int64_t at = 0;
+    for (int k = 0; k < g->n_in; k++, at = (at + 63) / 64 * 64) {
+        in_at[k] = at + g->in_layout[k].offset * gd_dtype_nbytes(g->dtype[k]);
+        at += g->in_layout[k].extent * gd_dtype_nbytes(g->dtype[k]);
+    }
+    int64_t inputs = at;
+    at = 0;
+    for (int i = 0; i < g->n_line; i++)
+        if (g->out[i] >= 0) {
+            out_at[i] = at + g->out_layout[i].offset * gd_dtype_nbytes(g->dtype[g->n_in + i]);
+            at += (g->out_layout[i].extent * gd_dtype_nbytes(g->dtype[g->n_in + i]) + 63) / 64 * 64;
+        }
+    return inputs > at ? inputs : at;
+}
+
+static void input_views(builder *b, const group *g, const int64_t *in_at, int *value)
+{
+    for (int k = 0; k < g->n_in; k++)
+        value[k] = view(b, 2, g->dtype[k], in_at[k], g->ndim, g->shape, g->in_layout[k].stride);
+}
+
+static int output_view(builder *b, const group *g, const int64_t *out_at, int i)
+{
+    return view(b, 4, g->dtype[g->n_in + i], out_at[i], g->ndim, g->shape, g->out_layout[i].stride);
+}
+
+/* Every line an instruction; results that are no output lie packed in the arena. */
+static void emit_lines(builder *b, const group *g, const int64_t *in_at, const int64_t *out_at)
+{
+    int value[ALL];
+    int64_t packed[8], step = 1;
+    for (int d = g->ndim - 1; d >= 0; step *= g->shape[d--])
+        packed[d] = step;
+    input_views(b, g, in_at, value);
+    for (int i = 0; i < g->n_line; i++) {
+        int args[4], n_in = 0;
+        value[g->n_in + i] = g->out[i] >= 0 ? output_view(b, g, out_at, i)
+                           : view(b, 0, g->dtype[g->n_in + i], i * (g->n * 8 + 64) / 8 * 8, g->ndim, g->shape, packed);
+        args[0] = value[g->n_in + i];
+        for (int k = 0; k < 3 && g->from[i][k] >= 0; k++)
+            args[++n_in] = value[g->from[i][k]];
+        emit(b, g->op[i], n_in, args);
+    }
+}
+
+/* The lines as one instruction. Registers are taken anew by every line, or where possible over a dying operand. */
+static void emit_group(builder *b, const group *g, const int64_t *in_at, const int64_t *out_at)
+{
+    int args[ALL], number[ALL], last[ALL] = {0}, used = 0, spare[LINES], n_spare = 0;
+    int64_t lines[LINES * GDI_FUSED_LINE];
+    const int n = g->n_out + g->n_in;
+    for (int i = 0; i < g->n_line; i++)
+        if (g->out[i] >= 0)
+            args[g->out[i]] = output_view(b, g, out_at, i);
+    input_views(b, g, in_at, args + g->n_out);
+    for (int k = 0; k < g->n_in; k++)
+        number[k] = g->n_out + k;
+    for (int i = 0; i < g->n_line; i++)
+        for (int k = 0; k < 3 && g->from[i][k] >= 0; k++)
+            last[g->from[i][k]] = i;
+    for (int i = 0; i < g->n_line; i++) {
+        int64_t *line = lines + i * GDI_FUSED_LINE;
+        int to = g->out[i], early = below(2) == 0, me = g->n_in + i, size = gd_dtype_nbytes(g->dtype[me]);
+        for (int pass = 0; pass < 2; pass++) {
+            for (int k = 0; k < 3 && g->from[i][k] >= 0 && pass != early; k++) {
+                int v = g->from[i][k], same = gd_dtype_nbytes(g->dtype[v]) == size, again = k > 0 && (v == g->from[i][0] || v == g->from[i][1]);
+                if (v >= g->n_in && last[v] == i && number[v] >= n && !again && (pass == 1 || same))
+                    spare[n_spare++] = number[v];
+                else if (v >= g->n_in && last[v] == i && number[v] >= n && !again)
+                    last[v] = -1;                        /* of another size: never used again */
+            }
+            if (pass == 0 && to < 0)
+                to = n_spare > 0 ? spare[--n_spare] : n + used++;
+        }
+        number[me] = to;
+        line[0] = g->op[i];
+        line[1] = g->dtype[me];
+        line[2] = to;
+        for (int k = 0; k < 3; k++)
+            line[3 + k] = g->from[i][k] < 0 ? -1 : number[g->from[i][k]];
+    }
+    b->instr[b->s.n_instr++] = (gd_instr){GD_OP_FUSED, g->n_out, g->n_in, (int32_t)b->s.n_arg, 0, 0};
+    for (int k = 0; k < n; k++)
+        b->arg[b->s.n_arg++] = args[k];
+    b->s.commit = b->s.n_instr;
+    attrs(b, g->n_line * GDI_FUSED_LINE, lines);
+}
+
+static void fill_inputs(const group *g, char *memory, int64_t nbytes)
+{
+    static const double odd[] = {0, -0.0, 1, -1, 0.5, 3.25, -7, 1e30, -1e-30, INFINITY, NAN, 2, 100};
+    for (int64_t i = 0; i < nbytes / 8; i++)
+        ((double *)(void *)memory)[i] = odd[below(13)];
+    int64_t in_at[INPUTS], out_at[LINES];
+    places(g, in_at, out_at);
+    for (int k = 0; k < g->n_in; k++) {
+        char *p = memory + in_at[k] - g->in_layout[k].offset * gd_dtype_nbytes(g->dtype[k]);
+        for (int64_t i = 0; i < g->in_layout[k].extent; i++)
+            switch (g->dtype[k]) {
+            case GD_FLOAT64: ((double *)(void *)p)[i] = odd[below(13)]; break;
+            case GD_FLOAT32: ((float *)(void *)p)[i] = (float)odd[below(13)]; break;
+            case GD_INT32: ((int32_t *)(void *)p)[i] = (int32_t)below(200) - 100; break;
+            case GD_INT64: ((int64_t *)(void *)p)[i] = below(2000) - 1000; break;
+            default: ((uint8_t *)p)[i] = (uint8_t)below(g->dtype[k] == GD_BOOL ? 2 : 200);
+            }
+    }
+}
+
+/* NaNs of the two runs come from the same kernels, but which operand of x + y a NaN is taken from may depend on how a loop
+ * is entered, so bits are compared, and where they differ both must be NaN. */
+static int equal(const group *g, const char *a, const char *b, const int64_t *out_at)
+{
+    for (int i = 0; i < g->n_line; i++)
+        for (int64_t j = 0; g->out[i] >= 0 && j < g->n; j++) {
+            int dtype = g->dtype[g->n_in + i];
+            int64_t size = gd_dtype_nbytes(dtype), at = position(&g->out_layout[i], g->ndim, g->shape, j) - g->out_layout[i].offset;
+            const char *x = a + out_at[i] + at * size, *y = b + out_at[i] + at * size;
+            if (memcmp(x, y, (size_t)size) == 0)
+                continue;
+            double u = NAN, v = NAN;
+            if (dtype == GD_FLOAT64)
+                memcpy(&u, x, 8), memcpy(&v, y, 8);
+            else if (dtype == GD_FLOAT32)
+                u = *(const float *)(const void *)x, v = *(const float *)(const void *)y;
+            else
+                return 0;
+            if (u == u || v == v)
+                return 0;
+        }
+    return 1;
+}
+
+static int one_group(void)
+{
+    group g = random_group();
+    int64_t in_at[INPUTS], out_at[LINES], room = places(&g, in_at, out_at);
+    builder *plain = new_builder(LINES * (g.n * 8 + 64)), *fused = new_builder(0);
+    char *input = calloc(1, (size_t)room + 64), *one = calloc(1, (size_t)room + 64), *two = calloc(1, (size_t)room + 64);
+    gd_fault f;
+    fill_inputs(&g, input, room);
+    plain->nbytes[2] = plain->nbytes[4] = fused->nbytes[2] = fused->nbytes[4] = room + 64;
+    emit_lines(plain, &g, in_at, out_at);
+    emit_group(fused, &g, in_at, out_at);
+    int ok = run(plain, 1, 0, (void *[BASES]){NULL, NULL, input, NULL, one}, &f, NULL) == GD_OK;
+    if (!ok)
+        printf("plain: %s\n", gd_reason(f.what));
+    int status = run(fused, below(3) ? 1 : 3, below(2), (void *[BASES]){NULL, NULL, input, NULL, two}, &f, NULL);
+    if (status != GD_OK)
+        printf("fused: %s, line %lld of %d\n", gd_reason(f.what), (long long)f.value, g.n_line);
+    ok = ok && status == GD_OK && equal(&g, one, two, out_at);
+    /* Nothing between the elements of the outputs was touched: what the plain run left at 0 is 0. */
+    ok = ok && (g.ndim == 0 || memcmp(one + room, two + room, 64) == 0);
+    free(input), free(one), free(two), free(plain), free(fused);
+    return ok;
+}
+
+/* Any field of a group changed: refused, or run inside its operands (run this under the sanitizers). */
+static int one_damage(int *ran)
+{
+    static const int64_t odd[] = {-1, 0, 1, 2, 5, 6, 17, 31, 32, 63, 64, 100, 255, GD_OP_CAST, GD_OP_FUSED, GD_OP_WHERE, INT32_MAX, INT64_MAX, INT64_MIN, (int64_t)1 << 32};
+    group g = random_group();
+    int64_t in_at[INPUTS], out_at[LINES], room = places(&g, in_at, out_at);
+    builder *b = new_builder(0);
+    char *input = calloc(1, (size_t)room + 64), *output = calloc(1, (size_t)room + 64);
+    gd_fault f;
+    fill_inputs(&g, input, room);
+    b->nbytes[2] = b->nbytes[4] = room + 64;
+    emit_group(b, &g, in_at, out_at);
+    gd_instr *in = &b->instr[0];
+    for (int64_t j = below(3); j >= 0; j--)
+        switch (below(12)) {
+        case 0: in->n_attr = (int32_t)below(in->n_attr + 8); break;
+        case 1: in->n_out = (int32_t)below(6); break;
+        case 2: in->n_in = (int32_t)below(6); break;
+        case 3: b->view[below(b->s.n_view)].dtype = (int32_t)below(GD_DTYPE_COUNT); break;
+        case 4: b->view[below(b->s.n_view)].base = below(2) ? 4 : 2; break;
+        default: {
+            int64_t *field = &b->attr[below(b->s.n_attr)];
+            *field = below(2) ? odd[below(20)] : *field + below(5) - 2;
+        }
+        }
+    int status = run(b, 1, 0, (void *[BASES]){NULL, NULL, input, NULL, output}, &f, NULL);
+    *ran += status == GD_OK;
+    free(input), free(output), free(b);
+    return status == GD_OK || (status == GD_BAD_PROGRAM && f.what > 0 && f.what < GDI_REASON_COUNT);
+}
+
+/* ---- the rules, one by one ---- */
+/* out0 = x + y; register = out0 x; out1 = register < y */
+static builder *good(void)
+{
+    builder *b = new_builder(1024);
+    int args[] = {vector(b, 0, GD_FLOAT64, 0, 8), vector(b, 0, GD_BOOL, 64, 8), vector(b, 2, GD_FLOAT64, 0, 8), vector(b, 0, GD_FLOAT64, 128, 8)};
+    b->nbytes[2] = 1024;
+    emit(b, GD_OP_FUSED, 3, args);
+    b->instr[0].n_out = 2, b->instr[0].n_in = 2;
+    attrs(b, 18, (int64_t[]){GD_OP_ADD, GD_FLOAT64, 0, 2, 3, -1, GD_OP_MULTIPLY, GD_FLOAT64, 4, 0, 2, -1, GD_OP_LESS, GD_BOOL, 1, 4, 3, -1});
+    return b;
+}
+
+static int refused(builder *b, int what)
+{
+    gd_fault f;
+    double x[128] = {0};
+    int status = run(b, 1, 0, (void *[BASES]){NULL, NULL, x, x, x}, &f, NULL), ok = status == GD_BAD_PROGRAM && f.what == what;
+    if (!ok)
+        printf("status %d what %d (%s), wanted %s\n", status, f.what, gd_reason(f.what), gd_reason(what));
+    return ok;
+}
+#define REFUSED(what, change) do { builder *b = good(); change; CHECK(refused(b, GDI_REASON_##what)); free(b); } while (0)
+
+static void test_rules(void)
+{
+    builder *fine = good();
+    double x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    gd_fault f;
+    CHECK(run(fine, 1, 0, (void *[BASES]){NULL, NULL, x, x, x}, &f, NULL) == GD_OK);
+    free(fine);
+    REFUSED(OP, b->attr[0] = GD_OP_MATMUL);
+    REFUSED(OP, b->attr[0] = GD_OP_FUSED);
+    REFUSED(OP, b->attr[0] = -1);
+    REFUSED(OP, b->attr[0] = ((int64_t)1 << 32) + GD_OP_ADD);
+    REFUSED(DTYPE, b->attr[1] = GD_FLOAT32);
+    REFUSED(DTYPE, b->attr[1] = GD_FLOAT16);
+    REFUSED(DTYPE, b->attr[1] = GD_DTYPE_COUNT);
+    REFUSED(DTYPE, b->attr[13] = GD_FLOAT64);
+    REFUSED(DTYPE, b->view[1].dtype = GD_UINT8);
+    REFUSED(DTYPE, (b->view[3].dtype = GD_INT64));
+    REFUSED(DTYPE, (b->view[2].dtype = GD_FLOAT16));
+    REFUSED(KERNEL, (b->attr[0] = GD_OP_DIVIDE, b->attr[1] = GD_INT64, b->view[0].dtype = b->view[2].dtype = b->view[3].dtype = GD_INT64));
+    REFUSED(MICRO, b->attr[2] = 2);                      /* an input as a result */
+    REFUSED(MICRO, b->attr[2] = 4 + GDI_FUSED_REGISTERS);
+    REFUSED(MICRO, b->attr[2] = -1);
+    REFUSED(MICRO, b->attr[8] = 0);                      /* an output twice */
+    REFUSED(MICRO, b->attr[2] = 5);                      /* output 0 is read and never written */
+    REFUSED(MICRO, (b->attr[2] = 5, b->attr[9] = 5));    /* never written */
+    REFUSED(MICRO, b->attr[9] = 4);                      /* a register nobody wrote */
+    REFUSED(MICRO, b->attr[3] = 1);                      /* an output nobody wrote yet */
+    REFUSED(MICRO, b->attr[3] = -1);
+    REFUSED(MICRO, b->attr[5] = 2);                      /* a third operand */
+    REFUSED(MICRO, b->attr[4] = 4 + GDI_FUSED_REGISTERS);
+    REFUSED(SHAPE, b->dim[2] = 7);
+    REFUSED(SHAPE, b->dim[4] = 7);
+    REFUSED(ATTRS, b->instr[0].n_attr = 17);
+    REFUSED(ATTRS, b->instr[0].n_attr = 0);
+    REFUSED(ATTRS, b->instr[0].n_attr = -6);
+    REFUSED(ARITY, b->instr[0].n_out = 0);
+    REFUSED(ARITY, b->instr[0].n_in = GDI_FUSED_OPERANDS - 1);
+    REFUSED(ARGS, b->instr[0].n_in = 3);
+    REFUSED(READ_ONLY, b->view[1].base = 2);
+    REFUSED(OVERLAP, b->view[1].offset = 60);            /* two outputs */
+    REFUSED(OVERLAP, b->dim[3] = 0);
+    REFUSED(ALIAS, b->view[3].offset = 8);               /* shifted */
+    REFUSED(ALIAS, b->view[3].offset = 0);               /* output 0 over y, which line 2 still reads */
+    fine = good();
+    fine->view[3].offset = 0;                               /* fine when nobody reads y afterwards */
+    fine->attr[16] = 2;
+    CHECK(run(fine, 1, 0, (void *[BASES]){NULL, NULL, x, x, x}, &f, NULL) == GD_OK);
+    free(fine);
+}
+
+int main(int argc, char **argv)
+{
+    const int rounds = getenv("GRAPHDIFF_LONG") ? 40000 : 3000;
+    int ran = 0;
+    if (choose_isa(argc, argv))
+        return 2;
+    test_rules();
+    for (int i = 0; i < rounds; i++) {
+        CHECK(one_group());
+        CHECK(one_damage(&ran));
+    }
+    CHECK(ran > rounds / 20 && ran < rounds);
+    CHECK(gd_alloc_live() == 0);
+    return report();
+}

@@ -1,0 +1,265 @@
+"""Fusion: elementwise instructions of one size become one instruction that does them all on a block while it is in cache.
+
+Takes instructions in running order and returns them with groups in place of their members; nothing else changes, and a
+group gives the bits of its members. A group runs where its last member could: an instruction that needs one of its values
+and cannot join ends it. Reductions of its values, and small work on their results, wait behind an open group instead.
+"""
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Container, Mapping, Sequence
+from typing import Any
+
+from ..dtypes import FLOAT16
+from .view import View, contiguous_strides, count
+
+# The C core (program.h) allows 32 operands, 32 registers and 256 operations. Values still to be used are counted as
+# outputs, which bounds registers too, but for operands that die in a line and cannot be written over: at most three.
+OPERANDS, LINES = 29, 256
+# Reading one value: their results are small, and they may run right after the group.
+REDUCTIONS = frozenset(("sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "logsumexp"))
+# What waits behind a group is small compared with it, and no group waits for ever: its operands stay alive meanwhile.
+SMALLER, WAITING, OPEN, STALE = 8, 64, 8, 64
+
+
+class _Group:
+    """An open group over `n` elements. `shape` is None while every member may be taken as flat."""
+
+    __slots__ = ("followers", "inputs", "last", "members", "n", "pending", "shape", "values")
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.shape: tuple[int, ...] | None = None
+        self.members: list[Any] = []
+        self.values: dict[int, View] = {}        # buffer -> the view its member writes
+        self.pending: dict[int, int] = {}        # of these: uses that are still to come
+        self.inputs: dict[Any, View] = {}
+        self.followers: list[Any] = []
+        self.last = 0
+
+
+def _is_flat(v: View) -> bool:
+    """One run of elements, or one element for all."""
+    return v.contiguous or not any(s for s, n in zip(v.strides, v.shape, strict=True) if n != 1)
+
+
+def _layout(v: View) -> tuple[Any, ...]:
+    """Equal for views that give the same elements: size-1 axes do not count, nor the shape of a flat view."""
+    if v.contiguous:
+        return v.buffer, v.offset, v.dtype, True
+    strides = tuple([s for s, n in zip(v.strides, v.shape, strict=True) if n != 1])
+    if not any(strides):
+        return v.buffer, v.offset, v.dtype, False
+    return v.buffer, v.offset, v.dtype, v.shape, strides
+
+
+def _shaped(v: View, shape: tuple[int, ...]) -> View:
+    """A view of a member as one of the group's shape."""
+    if v.shape == shape:
+        return v
+    strides = contiguous_strides(shape) if v.contiguous else (0,) * len(shape)
+    return View(v.buffer, v.offset, shape, strides, v.dtype)
+
+
+class _Fuser:
+    def __init__(self, instrs: Sequence[Any], commit: int, buffers: Sequence[int], fixed: Mapping[int, int], elementwise: Container[str]) -> None:
+        self.queue = deque(instrs[:commit])
+        self.buffers = buffers
+        self.fixed = fixed
+        self.elementwise = elementwise
+        self.uses = [0] * len(buffers)
+        self.writes = [0] * len(buffers)
+        for _, outs, ins, _, _ in instrs:
+            for v in ins:
+                if v.buffer >= 0:
+                    self.uses[v.buffer] += 1
+            for v in outs:
+                if v.buffer >= 0:
+                    self.writes[v.buffer] += 1
+        self.result: list[Any] = []
+        self.groups: dict[int, tuple[Any, ...]] = {}
+        self.open: dict[int, _Group] = {}                        # by number of elements
+        self.owner: dict[int, tuple[_Group, bool]] = {}          # buffer -> its open group, and whether a follower makes it
+        self.clock = 0
+
+    def run(self) -> None:
+        queue, result, elementwise = self.queue, self.result, self.elementwise
+        while queue:
+            while queue:
+                instr = queue.popleft()
+                self.clock += 1
+                fusable = (instr[0] in elementwise or instr[0] == "cast") and self._fusable(instr)
+                if (not self.open and not fusable) or not self._place(instr, fusable):
+                    result.append(instr)
+            for g in list(self.open.values()):
+                self._close(g)
+                queue.extend(g.followers)
+
+    def _fusable(self, instr: Any) -> bool:
+        """Makes a whole buffer of several elements, once; float16 is rounded after every operation and stays apart."""
+        _, (out,), ins, _, _ = instr
+        b = out.buffer
+        if not out.shape or b < 0 or out.offset or self.writes[b] != 1 or out.dtype is FLOAT16:
+            return False
+        if any(v.dtype is FLOAT16 for v in ins):
+            return False
+        n = count(out.shape)
+        return n > 1 and n * out.dtype.itemsize == self.buffers[b] and out.contiguous
+
+    def _place(self, instr: Any, fusable: bool) -> bool:
+        """Into a group, behind one, or back into the queue after what must come first; False: it may run now."""
+        _, outs, ins, _, _ = instr
+        touched: list[_Group] = []
+        behind = True                            # every value of a group that it reads comes from a follower
+        for v in ins:
+            owner = self.owner.get(v.buffer)
+            if owner is not None:
+                behind &= owner[1]
+                if owner[0] not in touched:
+                    touched.append(owner[0])
+        n = count(outs[0].shape)
+        target = self.open.get(n) if fusable else None
+        if target is not None and not self._joins(instr, target):
+            if touched == [target] and self._waits(instr, target, behind, n):
+                return True
+            return self._again([target, *[g for g in touched if g is not target]], instr)
+        others = [g for g in touched if g is not target]
+        if len(others) == 1 and touched == others and self._waits(instr, others[0], behind, n):
+            return True
+        if not fusable and any(v.buffer >= 0 and self.writes[v.buffer] > 1 for v in outs):
+            others = list(self.open.values())    # parts of one buffer: what reads it must not be pushed past a writer
+        others += [g for g in self.open.values() if g is not target and g not in others and self.clock - g.last > STALE]
+        if others:
+            return self._again(others, instr)
+        if not fusable:
+            return False
+        if target is None:
+            if len(self.open) >= OPEN:
+                return self._again([min(self.open.values(), key=lambda g: g.last)], instr)
+            target = self.open[n] = _Group(n)
+        self._join(instr, target)
+        return True
+
+    def _joins(self, instr: Any, g: _Group) -> bool:
+        """May it become a member of an open group of its size?"""
+        _, (out,), ins, _, _ = instr
+        new, done = 0, 0
+        flat = True
+        seen: set[Any] = set()
+        for v in ins:
+            if v.buffer in g.values:
+                if v.offset or not v.contiguous or v.dtype is not g.values[v.buffer].dtype:
+                    return False
+                g_left = g.pending[v.buffer] - sum(1 for w in ins if w.buffer == v.buffer)
+                done += g_left == 0 and v.buffer not in self.fixed and v.buffer not in seen
+                seen.add(v.buffer)
+                continue
+            owner = self.owner.get(v.buffer)
+            if owner is not None and owner[0] is g:
+                return False                     # needs what runs after the group
+            key = _layout(v)
+            if key not in g.inputs and key not in seen:
+                seen.add(key)
+                new += 1
+            flat &= _is_flat(v)
+        if not flat and g.shape is not None and g.shape != out.shape:
+            return False
+        kept = sum(1 for b, left in g.pending.items() if left or b in self.fixed)
+        return len(g.inputs) + new + kept - done + 1 <= OPERANDS and len(g.members) < LINES
+
+    def _join(self, instr: Any, g: _Group) -> None:
+        _, (out,), ins, _, _ = instr
+        flat = True
+        for v in ins:
+            if v.buffer in g.values:
+                g.pending[v.buffer] -= 1
+                continue
+            g.inputs.setdefault(_layout(v), v)
+            flat &= _is_flat(v)
+        if not flat:
+            g.shape = out.shape
+        g.members.append(instr)
+        g.values[out.buffer] = out
+        g.pending[out.buffer] = self.uses[out.buffer]
+        g.last = self.clock
+        self.owner[out.buffer] = g, False
+
+    def _waits(self, instr: Any, g: _Group, behind: bool, n: int) -> bool:
+        """Put behind the group if it is a reduction of its values or small work on what waits already."""
+        op, outs, _, _, _ = instr
+        if len(g.followers) >= WAITING or not (op in REDUCTIONS or (behind and n * SMALLER <= g.n)):
+            return False
+        if any(v.buffer < 0 or self.writes[v.buffer] > 1 for v in outs):
+            return False
+        g.followers.append(instr)
+        for v in outs:
+            self.owner[v.buffer] = g, True
+        return True
+
+    def _again(self, groups: Collection[_Group], instr: Any) -> bool:
+        """End groups; then what waited behind them, then this instruction."""
+        waiting = []
+        for g in groups:
+            self._close(g)
+            waiting += g.followers
+        self.queue.extendleft([instr, *reversed(waiting)])
+        return True
+
+    def _close(self, g: _Group) -> None:
+        del self.open[g.n]
+        for instr in (*g.members, *g.followers):
+            for v in instr[1]:
+                del self.owner[v.buffer]
+        if len(g.members) == 1:
+            self.result.append(g.members[0])
+            return
+        self.groups[len(self.result)] = tuple([(m[0], m[4]) for m in g.members])
+        self.result.append(self._fused(g))
+
+    def _fused(self, g: _Group) -> Any:
+        """The instruction. Its attrs are lines (op, dtype of the result, number of the result, numbers of the operands):
+        outputs count first, then inputs, then registers."""
+        shape = (g.n,) if g.shape is None else g.shape
+        outs = [m[1][0] for m in g.members if g.pending[m[1][0].buffer] or m[1][0].buffer in self.fixed]
+        number: dict[Any, int] = {v.buffer: i for i, v in enumerate(outs)}
+        first = len(outs) + len(g.inputs)
+        for i, key in enumerate(g.inputs):
+            number[key] = len(outs) + i
+        last: dict[int, int] = {}
+        for i, (_, _, ins, _, _) in enumerate(g.members):
+            for v in ins:
+                last[v.buffer] = i
+        spare: list[int] = []
+        used = first
+        lines = []
+        for i, (op, (out,), ins, _, _) in enumerate(g.members):
+            size = out.dtype.itemsize
+            operands = [number[v.buffer if v.buffer in g.values else _layout(v)] for v in ins]
+            dying = {v.buffer: v for v in ins if v.buffer in g.values and last[v.buffer] == i and number[v.buffer] >= first}
+            early = [number[b] for b, v in dying.items() if v.dtype.itemsize == size]
+            late = [number[b] for b, v in dying.items() if v.dtype.itemsize != size]
+            spare += early                       # an operation may write over an operand element by element
+            to = number.get(out.buffer)
+            if to is None:
+                if spare:
+                    to = spare.pop()
+                else:
+                    to, used = used, used + 1
+                number[out.buffer] = to
+            spare += late
+            lines.append((op, out.dtype, to, *operands))
+        inputs = tuple([_shaped(v, shape) for v in g.inputs.values()])
+        return "fused", tuple([_shaped(v, shape) for v in outs]), inputs, tuple(lines), g.members[-1][4]
+
+
+def fuse(instrs: Sequence[Any], commit: int, buffers: Sequence[int], fixed: Mapping[int, int],
+         elementwise: Container[str]) -> tuple[list[Any], int, dict[int, tuple[Any, ...]]]:
+    """(instructions, commit, groups): groups gives the (op, node) of every member by the number of its instruction.
+
+    buffers: their bytes. fixed: buffers that live outside the arena, which somebody else reads.
+    """
+    if not any(outs[0].shape for _, outs, _, _, _ in instrs):
+        return list(instrs), commit, {}          # scalars only
+    fuser = _Fuser(instrs, commit, buffers, fixed, elementwise)
+    fuser.run()
+    return fuser.result + list(instrs[commit:]), len(fuser.result), fuser.groups

@@ -1,0 +1,190 @@
+"""Fusion: which operations become one instruction, that it changes no bit, and that every node can still be named."""
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from counting import checked
+
+import graphdiff as gd
+
+GOLDEN = Path(__file__).parent / "golden" / "fused.txt"
+UNFUSED = ("merge", "algebra", "stable_forms", "fold", "in_place")
+rng = np.random.default_rng(5)
+
+
+def same_bits(inputs, outputs, arrays, **options):
+    """Fused, unfused, in place or not: the same bits. Returns the fused function."""
+    f = gd.function(inputs, outputs, **options)
+    want = gd.function(inputs, outputs, passes=UNFUSED, threads=1)(*arrays)
+    for g in (f, gd.function(inputs, outputs, passes=(*UNFUSED[:4], "fuse"), threads=1)):
+        for a, b in zip(g(*arrays), want, strict=True):
+            assert a.tobytes() == b.tobytes() and a.dtype == b.dtype and a.shape == b.shape
+            checked()
+    return f
+
+
+def names(f):
+    return [op for op, *_ in f.program.instrs]
+
+
+def chain(n, dtype="float32"):
+    x, y, z = (gd.input(c, (n,), dtype) for c in "xyz")
+    return [x, y, z], gd.tanh(x) * gd.sigmoid(y) + gd.exp(-z * z)
+
+
+def layer(rows, columns, dtype="float32"):
+    x, gamma, beta = gd.input("x", (rows, columns), dtype), gd.input("gamma", (columns,), dtype), gd.input("beta", (columns,), dtype)
+    y = gd.layer_norm(x, gamma, beta)
+    return [x, gamma, beta], [y, *gd.grad(y, [x, gamma, beta], cotangent=gd.cos(y))]
+
+
+def draw_arrays(inputs):
+    return [rng.standard_normal(x.shape).astype(x.dtype) for x in inputs]
+
+
+@pytest.mark.parametrize("n", [2, 3, 511, 512, 513, 1000, 100_000])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_chain_with_its_gradients_is_one_instruction(n, dtype):
+    inputs, y = chain(n, dtype)
+    f = same_bits(inputs, [y, *gd.grad(y, inputs, cotangent=gd.ones_like(y))], draw_arrays(inputs))
+    assert names(f) == ["fused"] and f.plan.arena_nbytes == 0 and len(f.program.nodes(0)) == len(f.program.instrs[0][3]) > 15
+
+
+def test_listing():
+    """One line an operation; the same text as in golden/fused.txt (without the lines of this file)."""
+    inputs, y = chain(1000)
+    texts = [gd.function(inputs, [y, *gd.grad(y, inputs, cotangent=gd.ones_like(y))]).program]
+    x = gd.input("x", (4, 1000), "float32")
+    texts.append(gd.function([x], [gd.sum(gd.relu(x)), gd.grad(gd.sum(gd.relu(x)), x)]).program)
+    got = "\n\n".join(re.sub(r" +;.*", "", str(t)) for t in texts) + "\n"
+    assert got == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_fusion_is_turned_off_by_name():
+    inputs, y = chain(100)
+    assert "fused" not in names(gd.function(inputs, y, passes=UNFUSED)) + names(gd.function(inputs, y, passes=()))
+    assert names(gd.function(inputs, y, passes=("fuse",))) == ["fused"]
+    assert gd.function(inputs, y).times["fuse"] > 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("rows, columns", [(5, 3), (7, 200), (64, 1024), (300, 10), (1, 700), (700, 1)])
+def test_rows_and_columns_are_broadcast(rows, columns, dtype):
+    inputs, outputs = layer(rows, columns, dtype)
+    same_bits(inputs, outputs, draw_arrays(inputs))
+    x, a, b = gd.input("x", (rows, columns), dtype), gd.input("a", (rows, 1), dtype), gd.input("b", (columns,), dtype)
+    f = same_bits([x, a, b], [(x - a) * b, gd.exp(-gd.square((x - a) * b)), (a + x > b).astype("float32")], draw_arrays([x, a, b]), threads=2)
+    assert names(f) == ["fused"] if rows * columns > 1 else True
+
+
+def test_turned_strided_and_reversed_operands():
+    x, y = gd.input("x", (150, 210)), gd.input("y", (210, 150))
+    z = gd.tanh(x) + y.T * gd.flip(x) - x[::-1] * 2
+    f = same_bits([x, y], [z, gd.exp(z) * gd.transpose(y)], draw_arrays([x, y]), threads=2)
+    assert names(f) == ["fused"]
+    v = gd.input("v", (3, 300, 2))
+    same_bits([v], [gd.sin(gd.transpose(v, (2, 0, 1))) * gd.transpose(v, (2, 0, 1)) + 1, gd.exp(v) * 2 + v], draw_arrays([v]))
+
+
+def test_a_value_used_in_another_layout_ends_the_group():
+    x = gd.input("x", (40, 40), "float32")
+    h = gd.tanh(x) * 2
+    f = same_bits([x], [h + h.T, gd.sum(h[1:] * h[:-1])], draw_arrays([x]))
+    assert names(f) == ["fused", "add", "multiply", "sum"]
+
+
+def test_reshapes_of_whole_arrays_stay_in_the_group():
+    x = gd.input("x", (6, 50), "float32")
+    y = gd.exp(gd.reshape(gd.tanh(x), (300,))) + gd.reshape(x, (300,))
+    assert names(same_bits([x], [gd.reshape(y, (2, 150)) * 3], draw_arrays([x]))) == ["fused"]
+
+
+def test_dtypes_meet_in_a_group():
+    x, k = gd.input("x", (600,), "float32"), gd.input("k", (600,), "int32")
+    b = gd.logical_and(x > 0, k > 2)
+    y = gd.where(b, x * k.astype("float32"), gd.exp(x)).astype("float64") + 1
+    f = same_bits([x, k], [y, (k * 3).astype("uint8"), b, gd.logical_not(b)], [rng.standard_normal(600).astype("float32"),
+                                                                               rng.integers(-9, 9, 600).astype("int32")])
+    assert names(f) == ["fused"]
+
+
+def test_half_precision_is_rounded_after_every_operation():
+    x = gd.input("x", (600,), "float16")
+    f = same_bits([x], [gd.exp(x * x) + x, gd.tanh(x.astype("float32") * 2) + 1], draw_arrays([x]))
+    halves = [op for op, outs, *_ in f.program.instrs if outs[0].dtype == np.float16]
+    assert halves and "fused" not in halves
+
+
+def test_reductions_wait_behind_a_group():
+    """The loss is summed after the gradient was computed in the same pass, not before."""
+    x = gd.input("x", (40, 1000), "float32")
+    y = gd.mean(gd.square(gd.tanh(x)) + gd.relu(x))
+    f = same_bits([x], [y, gd.grad(y, x)], draw_arrays([x]))
+    assert names(f).count("fused") == 1 and names(f).count("sum") == 1
+
+
+def test_large_groups_are_split():
+    """More values than the C core has room for, and more operations."""
+    x = gd.input("x", (64,))
+    many = [gd.sin(x * float(i)) for i in range(70)]
+    f = same_bits([x], [*many, sum(many)], draw_arrays([x]))
+    assert names(f).count("fused") > 2
+    y = x
+    for i in range(900):
+        y = y * 1.001 if i % 2 else gd.sin(y)
+    f = same_bits([x], [y], draw_arrays([x]))
+    assert 4 <= names(f).count("fused") <= 6
+    wide = [gd.input(f"x{i}", (50,)) for i in range(60)]
+    same_bits(wide, [sum(w * float(i) for i, w in enumerate(wide)), *[gd.exp(w) for w in wide[::3]]], draw_arrays(wide))
+
+
+def test_a_group_runs_in_place_where_nobody_reads_later():
+    x = gd.input("x", (1000,))
+    h = gd.cumsum(x)                              # a value that lives in the arena
+    f = same_bits([x], [gd.cumsum(gd.exp(h) * 2 + h)], draw_arrays([x]))
+    assert names(f) == ["cumsum", "fused", "cumsum"] and f.plan.arena_nbytes == 8000
+    k = gd.cumsum(x)
+    same_bits([x], [gd.cumsum(gd.tanh(k) * 2) - gd.cumsum(k * gd.tanh(k))], draw_arrays([x]))
+
+
+def test_scattered_writes_are_not_overtaken():
+    x = gd.input("x", (30,))
+    h = gd.exp(x) * 2
+    y = gd.concatenate([h, gd.sin(h) + 1, h * h])
+    same_bits([x], [y * y + 1, gd.sum(y), y.at[3:5].set(0.0) * 2], draw_arrays([x]))
+
+
+def test_updates_of_variables_see_the_old_values():
+    w, v = gd.variable(np.arange(500.0), "w"), gd.variable(np.ones(500), "v")
+    x = gd.input("x", (500,))
+    g = gd.grad(gd.sum(gd.square(w * x)), w)
+    step = gd.function([x], gd.sum(w), updates={v: 0.9 * v + g, w: w - 0.1 * (0.9 * v + g)})
+    assert "fused" in names(step)
+    data = rng.standard_normal(500)
+    a, b = np.arange(500.0), np.ones(500)
+    for _ in range(3):
+        step(data)
+        b = 0.9 * b + 2 * a * data * data
+        a = a - 0.1 * b
+    np.testing.assert_allclose(w.value, a, rtol=1e-12)
+    np.testing.assert_allclose(v.value, b, rtol=1e-12)
+
+
+def test_bits_do_not_depend_on_threads():
+    inputs, outputs = layer(500, 1000)
+    arrays = draw_arrays(inputs)
+    one, two = (gd.function(inputs, outputs, threads=t)(*arrays) for t in (1, 2))
+    for a, b in zip(one, two, strict=True):
+        assert a.tobytes() == b.tobytes()
+
+
+def test_profile_and_picture_name_every_node():
+    inputs, y = chain(100)
+    f = gd.function(inputs, y)
+    (row,) = f.profile(*draw_arrays(inputs))
+    assert row["op"] == "fused" and {n.op.name for n in row["nodes"]} == {"tanh", "sigmoid", "multiply", "negative", "exp", "add"}
+    assert all(n.site.file == __file__ for n in row["nodes"])
+    assert f.program.nodes(0) == row["nodes"] and next(op for op, _ in f.program.members(0)) == "tanh"
+    assert len(f.plan.order) == len(row["nodes"])
+    assert "tanh" in gd.draw(f).dot and "sigmoid" in gd.draw(f).dot
