@@ -109,10 +109,11 @@ def radians(x: Any) -> Node:
 
 
 # Loaded when first asked for: name -> (module, attribute; None is the module itself).
-_LAZY = {
+_LAZY: dict[str, tuple[str, str | None]] = {
     "draw": ("graphdiff.trace.draw", "draw"), "trace": ("graphdiff.trace.record", "trace"),
     "to_networkx": ("graphdiff.trace.networkx", "to_networkx"), "explain": ("graphdiff.trace.explain", "explain"),
-    "rule": ("graphdiff.trace.explain", "rule"), "check_grads": ("graphdiff.api.check_grads", "check_grads"),
+    "nn": ("graphdiff.nn", None), "losses": ("graphdiff.losses", None), "optim": ("graphdiff.optim", None), "data": ("graphdiff.data", None),
+    "fit": ("graphdiff.fit", "fit"), "rule": ("graphdiff.trace.explain", "rule"), "check_grads": ("graphdiff.api.check_grads", "check_grads"),
 }
 
 
@@ -120,7 +121,8 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         import importlib
         module, attribute = _LAZY[name]
-        value = getattr(importlib.import_module(module), attribute)
+        loaded = importlib.import_module(module)
+        value = loaded if attribute is None else getattr(loaded, attribute)
         globals()[name] = value
         return value
     raise AttributeError(f"module 'graphdiff' has no attribute {name!r}")

@@ -1,0 +1,228 @@
+"""Losses and distances, as plain functions of nodes: stable, from logits where that matters.
+
+Every loss takes `reduction`: "mean" (over all samples, the default), "sum" or "none" (one value a sample).
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..dtypes import FLOAT64, INT64
+from ..errors import DTypeError, NodeTypeError, ShapeError
+from ..graph.build import as_node, public
+from ..graph.node import Node
+from ..ops import reduction as reduce
+from ..ops.binary import equal, greater, less, multiply, not_equal, power, subtract, where, xlogy
+from ..ops.families import cast, floating, pair
+from ..ops.indexing import take_along_axis
+from ..ops.movement import expand_dims, squeeze
+from ..ops.scan import log_softmax
+from ..ops.unary import abs as absolute
+from ..ops.unary import relu, softplus, square
+from ..specs import format_shape, normalize_axis, unify
+
+__all__ = ["binary_cross_entropy_with_logits", "cross_entropy", "hinge", "kl", "l1", "l2", "lp", "mae", "mse", "nll", "total_variation",
+           "zero_one"]
+
+
+def _reduce(per_sample: Node, reduction: str) -> Node:
+    if reduction == "mean":
+        return reduce.mean(per_sample)
+    if reduction == "sum":
+        return reduce.sum(per_sample)
+    if reduction == "none":
+        return per_sample
+    raise ShapeError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r}")
+
+
+def _same(a: Any, b: Any, names: tuple[str, str]) -> tuple[Node, Node]:
+    """Two operands of one float dtype and one shape: losses do not broadcast, which hides mistakes."""
+    a, b = pair(a, b)
+    a, b = floating(a), floating(b)
+    if a.ndim != b.ndim or any(unify(m, n) is None for m, n in zip(a.shape, b.shape, strict=True)):
+        raise ShapeError(f"{names[0]} has shape {format_shape(a.shape)}, {names[1]} has {format_shape(b.shape)}")
+    return a, b
+
+
+@public
+def mse(prediction: Any, target: Any, *, reduction: str = "mean") -> Node:
+    """Mean squared error, (prediction - target)^2. Both of one shape (ShapeError). "none": every element."""
+    p, t = _same(prediction, target, ("the prediction", "the target"))
+    return _reduce(square(p - t), reduction)
+
+
+@public
+def mae(prediction: Any, target: Any, *, reduction: str = "mean") -> Node:
+    """Mean absolute error, |prediction - target|; derivative 0 where they are equal. Both of one shape (ShapeError)."""
+    p, t = _same(prediction, target, ("the prediction", "the target"))
+    return _reduce(absolute(p - t), reduction)
+
+
+@public
+def lp(p: Any, q: Any, order: float = 2.0, *, axis: int = -1, reduction: str = "mean") -> Node:
+    """The L^order distance (sum |p - q|^order)^(1/order) along an axis; order at least 1, or inf. Derivative 0 where p = q.
+
+    Shapes: p and q alike, [.., n] -> one distance a row. Raises ShapeError for other orders or shapes.
+    """
+    p, q = _same(p, q, ("p", "q"))
+    if isinstance(order, bool) or not isinstance(order, (int, float)) or not order >= 1:
+        raise ShapeError(f"order is a number, at least 1, not {order!r}")
+    d = absolute(p - q)
+    if order == float("inf"):
+        return _reduce(reduce.max(d, axis=axis), reduction)
+    if order == 1:
+        return _reduce(reduce.sum(d, axis=axis), reduction)
+    if order == 2:
+        return _reduce(reduce.norm(d, axis=axis), reduction)
+    total = reduce.sum(power(d, float(order)), axis=axis)
+    zero = equal(total, 0.0)
+    return _reduce(where(zero, 0.0, power(where(zero, 1.0, total), 1.0 / order)), reduction)
+
+
+@public
+def total_variation(p: Any, q: Any, *, axis: int = -1, reduction: str = "mean") -> Node:
+    """Total variation distance of discrete distributions: half of sum |p - q| along an axis."""
+    p, q = _same(p, q, ("p", "q"))
+    return _reduce(multiply(0.5, reduce.sum(absolute(p - q), axis=axis)), reduction)
+
+
+@public
+def kl(p: Any, q: Any, *, axis: int = -1, reduction: str = "mean") -> Node:
+    """Kullback-Leibler divergence sum p log(p / q) along an axis: 0 log 0 = 0, and +inf where q = 0 < p.
+
+    Shapes: p and q alike, probabilities along the axis. Source: Kullback, Leibler 1951.
+    """
+    p, q = _same(p, q, ("p", "q"))
+    empty = equal(p, 0.0)
+    terms = where(empty, 0.0, subtract(xlogy(p, where(empty, 1.0, p)), xlogy(p, where(empty, 1.0, q))))
+    return _reduce(reduce.sum(terms, axis=axis), reduction)
+
+
+def _labels(scores: Node, labels: Node, axis: int) -> Node:
+    """Integer labels as indices that gather refuses when they are out of range, negative ones too."""
+    expected = (*scores.shape[:axis], *scores.shape[axis + 1:])
+    if labels.ndim != len(expected) or any(unify(m, n) is None for m, n in zip(labels.shape, expected, strict=True)):
+        raise ShapeError(f"labels have shape {format_shape(labels.shape)}, {format_shape(expected)} is needed beside scores of "
+                         f"{format_shape(scores.shape)}")
+    labels = cast(labels, INT64)
+    # Indexing counts negative numbers from the end; a label of -1 is a mistake.
+    return where(less(labels, 0), labels - (1 << 40), labels)
+
+
+def _picked(log_probabilities: Node, labels: Node, axis: int) -> Node:
+    return squeeze(take_along_axis(log_probabilities, expand_dims(_labels(log_probabilities, labels, axis), axis), axis), axis)
+
+
+@public
+def nll(log_probabilities: Any, labels: Any, *, axis: int = -1, reduction: str = "mean") -> Node:
+    """Negative log likelihood: minus the log probability of each label.
+
+    Shapes: log_probabilities [.., classes], labels [..] integers from 0. Raises ShapeError, DTypeError (labels not integers);
+    when it runs, OutOfBounds for a label that is no class.
+    """
+    x, t = floating(log_probabilities), as_node(labels)
+    if t.dtype.kind not in "iu":
+        raise DTypeError(f"labels are {t.dtype}, integers are needed")
+    return _reduce(-_picked(x, t, normalize_axis(axis, x.ndim)), reduction)
+
+
+@public
+def cross_entropy(logits: Any, target: Any, *, axis: int = -1, label_smoothing: float = 0.0, reduction: str = "mean") -> Node:
+    """Cross entropy of softmax(logits): -log_softmax(logits)[label], or -sum target log_softmax(logits) for probabilities.
+
+    Shapes: logits [.., classes]; target either integer labels [..] from 0, or probabilities of the logits' shape.
+    label_smoothing s: the target becomes (1 - s) target + s / classes. Raises ShapeError, DTypeError; when it runs,
+    OutOfBounds for a label that is no class. Gradient: softmax - target.
+    """
+    z, t = floating(logits), as_node(target)
+    axis = normalize_axis(axis, z.ndim)
+    if isinstance(label_smoothing, bool) or not isinstance(label_smoothing, (int, float)) or not 0 <= label_smoothing <= 1:
+        raise ShapeError(f"label_smoothing is a number from 0 to 1, not {label_smoothing!r}")
+    logs = log_softmax(z, axis=axis)
+    if t.dtype.kind in "iu":
+        per_sample = -_picked(logs, t, axis)
+    elif t.dtype.kind == "f":
+        z, t = _same(z, t, ("the logits", "the target"))
+        per_sample = -reduce.sum(multiply(cast(t, logs.dtype), logs), axis=axis)
+    else:
+        raise DTypeError(f"the target is {t.dtype}: integer labels or float probabilities are needed")
+    if label_smoothing:
+        per_sample = (1.0 - label_smoothing) * per_sample - label_smoothing * reduce.mean(logs, axis=axis)
+    return _reduce(per_sample, reduction)
+
+
+@public
+def binary_cross_entropy_with_logits(logits: Any, target: Any, *, reduction: str = "mean") -> Node:
+    """softplus(z) - z target, which is -target log s(z) - (1 - target) log s(-z) without overflow. Gradient: s(z) - target.
+
+    Shapes: alike (ShapeError); target: probabilities, integers 0 and 1, or bool.
+    """
+    t = as_node(target)
+    z = floating(logits)
+    z, t = _same(z, cast(t, z.dtype) if t.dtype.kind != "f" else t, ("the logits", "the target"))
+    return _reduce(softplus(z) - z * t, reduction)
+
+
+@public
+def hinge(scores: Any, target: Any, *, margin: float = 1.0, axis: int = -1, reduction: str = "mean") -> Node:
+    """Hinge loss. Target -1 or 1 of the scores' shape: max(0, margin - target score). Integer labels [..] beside scores
+    [.., classes]: max(0, margin + best other score - score of the label).
+
+    Derivative at the corner: 0 (relu's). Source: Crammer, Singer 2001 for several classes.
+    """
+    s, t = floating(scores), as_node(target)
+    if t.ndim == s.ndim:
+        s, t = _same(s, cast(t, s.dtype), ("the scores", "the target"))
+        return _reduce(relu(margin - t * s), reduction)
+    if t.dtype.kind not in "iu":
+        raise DTypeError(f"labels are {t.dtype}, integers are needed")
+    axis = normalize_axis(axis, s.ndim)
+    from ..ops.indexing import one_hot
+    from ..ops.movement import moveaxis
+    mine = _picked(s, t, axis)
+    hot = moveaxis(one_hot(t, s.shape[axis], dtype=s.dtype), -1, axis)
+    others = reduce.max(where(greater(hot, 0.0), -float("inf"), s), axis=axis)
+    return _reduce(relu(margin + others - mine), reduction)
+
+
+@public
+def zero_one(scores: Any, target: Any, *, axis: int = -1, reduction: str = "mean") -> Node:
+    """The share of wrong predictions: 1 where argmax(scores) differs from the label. It has no derivative.
+
+    Shapes: scores [.., classes] and integer labels [..]; or predictions and labels of one shape, both integers.
+    """
+    s, t = as_node(scores), as_node(target)
+    if s.dtype.kind == "f":
+        s = reduce.argmax(s, axis=axis)
+    if s.ndim != t.ndim or any(unify(m, n) is None for m, n in zip(s.shape, t.shape, strict=True)):
+        raise ShapeError(f"predictions have shape {format_shape(s.shape)}, labels {format_shape(t.shape)}")
+    return _reduce(cast(not_equal(s, t), FLOAT64), reduction)
+
+
+def _all(parameters: Any, what: str) -> Sequence[Node]:
+    nodes = [parameters] if isinstance(parameters, Node) else list(parameters)
+    if not nodes or not all(isinstance(p, Node) for p in nodes):
+        raise NodeTypeError(f"{what} takes nodes: a parameter or a list of at least one")
+    return nodes
+
+
+@public
+def l1(parameters: Any) -> Node:
+    """L1 regulariser: the sum of |w| over a parameter or a list of them; derivative 0 at 0."""
+    total = None
+    for p in _all(parameters, "l1"):
+        s = reduce.sum(absolute(p))
+        total = s if total is None else total + s
+    assert total is not None
+    return total
+
+
+@public
+def l2(parameters: Any) -> Node:
+    """L2 regulariser: the sum of w^2 over a parameter or a list of them."""
+    total = None
+    for p in _all(parameters, "l2"):
+        s = reduce.sum(square(p))
+        total = s if total is None else total + s
+    assert total is not None
+    return total

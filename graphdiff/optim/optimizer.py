@@ -1,0 +1,196 @@
+"""What all optimisers share: parameters and groups, step count, learning rates, clipping, state.
+
+A method (methods.py) is one function: from a parameter, its gradient and its state to the new values.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..diff.reverse import grad
+from ..dtypes import FLOAT64
+from ..errors import FormatError, NodeTypeError, ShapeError, show_name
+from ..graph.build import as_node
+from ..graph.node import Node
+from ..graph.state import variable
+from ..ops.families import cast
+from .clip import clipped
+
+
+class Optimizer:
+    """Base of the methods. `updates` gives what gd.function(updates=...) takes.
+
+    learning_rate: a number, a scalar node (such as an input), or a schedule (a function of the step node).
+    weight_decay: adds weight_decay * w to each gradient (the derivative of an L2 term); AdamW decays apart from the gradient.
+    clip_norm, clip_value: clip_by_norm over all gradients of a group, clip_by_value; value first.
+    """
+
+    slots: tuple[str, ...] = ()      # names of the arrays of a parameter's shape that the method keeps
+
+    def __init__(self, learning_rate: Any, *, weight_decay: float = 0.0, clip_norm: Any = None, clip_value: Any = None) -> None:
+        self.learning_rate = _rate(learning_rate)
+        self.weight_decay = _decay(weight_decay)
+        self.clip_norm, self.clip_value = clip_norm, clip_value
+        self.step = variable(np.array(0, np.int64), "step")
+        self._slots: dict[int, dict[str, Node]] = {}
+        self._parameters: list[Node] = []
+
+    # -- one step ---------------------------------------------------------------------------------------------------------
+
+    def updates(self, loss: Node | None, parameters: Any, *, gradients: Sequence[Node] | None = None) -> dict[Node, Node]:
+        """New values of the parameters and of the optimiser's own state, for gd.function(updates=...).
+
+        parameters: a list of variables, or of groups, each a dict with "parameters" and, where they differ,
+        "learning_rate", "weight_decay", "clip_norm" and "clip_value". gradients: given ones instead of those of the loss,
+        in the order of all parameters. Raises GradientError, naming it, when the loss does not depend on a parameter.
+        """
+        groups = _groups(parameters)
+        every = [p for g in groups for p in g["parameters"]]
+        if gradients is None:
+            if loss is None:
+                raise NodeTypeError("updates: a loss is needed, or gradients=")
+            gradients = grad(loss, every)
+        if len(gradients) != len(every):
+            raise ShapeError(f"updates: {len(gradients)} gradients for {len(every)} parameters")
+        new: dict[Node, Node] = {}
+        t = self.step + 1      # the number of this step, from 1
+        place = 0
+        for group in groups:
+            mine = group["parameters"]
+            gs = list(gradients[place:place + len(mine)])
+            place += len(mine)
+            decay = _decay(group.get("weight_decay", self.weight_decay))
+            gs = list(clipped(gs, group.get("clip_norm", self.clip_norm), group.get("clip_value", self.clip_value)))
+            rate = self._rate_node(_rate(group.get("learning_rate", self.learning_rate)))
+            for w, g in zip(mine, gs, strict=True):
+                if decay and not self.decoupled:
+                    g = g + decay * w
+                state = self._state(w)
+                value, changed = self.rule(w, g, state, _as(rate, w), t)
+                if decay and self.decoupled:
+                    value = value - _as(rate, w) * (decay * w)
+                new[w] = value
+                for name, node in changed.items():
+                    new[state[name]] = node
+        new.update(self.shared(t))
+        new[self.step] = t
+        return new
+
+    decoupled = False
+
+    def rule(self, w: Node, g: Node, state: Mapping[str, Node], rate: Any, t: Node) -> tuple[Node, dict[str, Node]]:
+        """(new value of w, new values of its state) at step t, which counts from 1."""
+        raise NotImplementedError
+
+    def shared(self, t: Node) -> dict[Node, Node]:
+        """New values of state that all parameters share."""
+        return {}
+
+    def _rate_node(self, rate: Any) -> Any:
+        return rate(self.step) if callable(rate) and not isinstance(rate, Node) else rate
+
+    def _state(self, w: Node) -> dict[str, Node]:
+        state = self._slots.get(id(w))
+        if state is None:
+            array = w._attrs[0].array
+            state = {name: variable(np.zeros_like(array), f"{w.name or 'parameter'}.{name}") for name in self.slots}
+            self._slots[id(w)] = state
+            self._parameters.append(w)
+        return state
+
+    # -- state ------------------------------------------------------------------------------------------------------------
+
+    def _named(self) -> dict[str, Node]:
+        named = {"step": self.step}
+        for i, w in enumerate(self._parameters):
+            for name, v in self._slots[id(w)].items():
+                named[f"{i}.{w.name or 'parameter'}.{name}"] = v
+        return named
+
+    def state(self) -> dict[str, Any]:
+        """Copies of everything the optimiser remembers, by name: for saving. Parameters are the layers' own."""
+        return {name: np.array(v.value) for name, v in self._named().items()}
+
+    def load_state(self, arrays: Mapping[str, Any]) -> None:
+        """Put a saved state back, after `updates` has been called with the same parameters. All or nothing: FormatError when
+        names or shapes differ."""
+        named = self._named()
+        if set(named) != set(arrays):
+            odd = sorted(set(named) ^ set(arrays))[:3]
+            raise FormatError(f"load_state: this state belongs to other parameters; it differs at {', '.join(show_name(str(n)) for n in odd)}")
+        values = {name: np.asarray(arrays[name]) for name in named}
+        for name, v in named.items():
+            if values[name].shape != v.shape or values[name].dtype != v.dtype:
+                raise FormatError(f"load_state: {show_name(name)} is {values[name].dtype}{list(values[name].shape)}, "
+                                  f"{v.dtype}{list(v.shape)} is needed")
+        for name, v in named.items():
+            v._attrs[0].assign(values[name])
+
+
+def _groups(parameters: Any) -> list[dict[str, Any]]:
+    items = [parameters] if isinstance(parameters, (Node, Mapping)) else list(parameters)
+    groups: list[dict[str, Any]] = []
+    plain: list[Node] = []
+    for item in items:
+        if isinstance(item, Mapping):
+            known = {"parameters", "learning_rate", "weight_decay", "clip_norm", "clip_value"}
+            odd = set(item) - known
+            if odd or "parameters" not in item:
+                raise NodeTypeError(f"updates: a group has \"parameters\" and some of {sorted(known - {'parameters'})}, not {sorted(item)}")
+            ps = item["parameters"]
+            groups.append({**item, "parameters": [ps] if isinstance(ps, Node) else list(ps)})
+        else:
+            plain.append(item)
+    if plain or not groups:
+        groups.insert(0, {"parameters": plain})
+    seen: set[int] = set()
+    for group in groups:
+        for p in group["parameters"]:
+            if not isinstance(p, Node) or p.op.name != "variable":
+                raise NodeTypeError(f"updates: a parameter is a variable, not {p!r}")
+            if p.dtype.kind != "f":
+                raise NodeTypeError(f"updates: {p.label} is {p.dtype}; parameters are floats")
+            if id(p) in seen:
+                raise ShapeError(f"updates: {p.label} is given twice")
+            seen.add(id(p))
+    if not seen:
+        raise ShapeError("updates: there are no parameters")
+    return groups
+
+
+def _as(rate: Any, w: Node) -> Any:
+    """A rate in the parameter's dtype; numbers are weak anyway."""
+    return cast(rate, w.dtype) if isinstance(rate, Node) else rate
+
+
+def _rate(rate: Any) -> Any:
+    if isinstance(rate, Node):
+        if rate.shape != ():
+            raise ShapeError(f"learning_rate: a scalar node is needed, not {rate.spec}")
+        return rate
+    if callable(rate):
+        return rate
+    if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate < float("inf"):
+        raise ShapeError(f"learning_rate is a number, at least 0, a node or a schedule, not {rate!r}")
+    return float(rate)
+
+
+def _decay(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
+        raise ShapeError(f"weight_decay is a number, at least 0, not {value!r}")
+    return float(value)
+
+
+def fraction(value: Any, what: str) -> float:
+    """A number in [0, 1), such as a decay rate."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1:
+        raise ShapeError(f"{what} is a number from 0 to below 1, not {value!r}")
+    return float(value)
+
+
+def steps_as_float(t: Node) -> Node:
+    return cast(as_node(t), FLOAT64)
+
+

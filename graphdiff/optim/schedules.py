@@ -1,0 +1,145 @@
+"""Schedules: functions of the step count that give a learning rate, as a node when the step is one, else as a number.
+
+    gd.optim.Adam(gd.optim.schedules.warmup(gd.optim.schedules.cosine(0.001, 1000), 100))
+
+Steps count from 0. Batch-size schedules are functions of the epoch, for `gd.data.batches`.
+"""
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import FLOAT64
+from ..errors import ShapeError
+from ..graph.node import Node
+from ..ops.binary import maximum, minimum, power, where
+from ..ops.families import cast
+from ..ops.methods import floor
+from ..ops.unary import cos
+
+Schedule = Callable[[Any], Any]
+
+
+class _Nodes:
+    """NumPy's words for nodes."""
+
+    minimum, maximum, power, where = staticmethod(minimum), staticmethod(maximum), staticmethod(power), staticmethod(where)
+    cos, floor = staticmethod(cos), staticmethod(floor)
+
+
+def _words(step: Any) -> tuple[Any, Any]:
+    """(the step as a float, where minimum, floor, cos ... come from)."""
+    return (cast(step, FLOAT64), _Nodes) if isinstance(step, Node) else (float(step), np)
+
+
+def _rate(value: Any, what: str = "rate") -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not (math.isfinite(value) and value >= 0):
+        raise ShapeError(f"schedules: {what} is a finite number, at least 0, not {value!r}")
+    return float(value)
+
+
+def _count(value: Any, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ShapeError(f"schedules: {what} is a whole number, at least 1, not {value!r}")
+    return value
+
+
+def constant(rate: float) -> Schedule:
+    """The same rate at every step."""
+    rate = _rate(rate)
+    return lambda step: rate
+
+
+def piecewise(rates: list[float], boundaries: list[int]) -> Schedule:
+    """rates[i] from boundaries[i - 1] on; one boundary less than rates, ascending."""
+    values = [_rate(r) for r in rates]
+    if len(boundaries) != len(values) - 1 or any(b <= a for a, b in itertools.pairwise(boundaries)):
+        raise ShapeError("schedules: piecewise needs ascending boundaries, one less than rates")
+
+    def at(step: Any) -> Any:
+        t, m = _words(step)
+        rate: Any = values[0]
+        for value, boundary in zip(values[1:], boundaries, strict=True):
+            rate = m.where(t >= boundary, value, rate)
+        return rate if isinstance(step, Node) else float(rate)
+    return at
+
+
+def step_decay(rate: float, factor: float, every: int) -> Schedule:
+    """rate factor^floor(step / every)."""
+    rate, factor, every = _rate(rate), _rate(factor, "factor"), _count(every, "every")
+
+    def at(step: Any) -> Any:
+        t, m = _words(step)
+        return rate * m.power(factor, m.floor(t / every))
+    return at
+
+
+def exponential(rate: float, factor: float, steps: int = 1) -> Schedule:
+    """rate factor^(step / steps)."""
+    rate, factor, steps = _rate(rate), _rate(factor, "factor"), _count(steps, "steps")
+
+    def at(step: Any) -> Any:
+        t, m = _words(step)
+        return rate * m.power(factor, t / steps)
+    return at
+
+
+def inverse_time(rate: float, decay: float) -> Schedule:
+    """rate / (1 + decay step): Robbins and Monro's condition holds (sum of rates infinite, of squares finite)."""
+    rate, decay = _rate(rate), _rate(decay, "decay")
+
+    def at(step: Any) -> Any:
+        t, _ = _words(step)
+        return rate / (1.0 + decay * t)
+    return at
+
+
+def polynomial(rate: float, steps: int, final: float = 0.0, power: float = 1.0) -> Schedule:
+    """From rate to final along (1 - step / steps)^power; final from then on."""
+    rate, final, steps, power = _rate(rate), _rate(final, "final"), _count(steps, "steps"), _rate(power, "power")
+
+    def at(step: Any) -> Any:
+        t, m = _words(step)
+        return final + (rate - final) * m.power(1.0 - m.minimum(t / steps, 1.0), power)
+    return at
+
+
+def linear(rate: float, steps: int, final: float = 0.0) -> Schedule:
+    """From rate to final in equal steps; final from then on."""
+    return polynomial(rate, steps, final)
+
+
+def cosine(rate: float, steps: int, final: float = 0.0) -> Schedule:
+    """Half a cosine from rate to final; final from then on. Source: Loshchilov, Hutter 2017 (SGDR), without restarts."""
+    rate, final, steps = _rate(rate), _rate(final, "final"), _count(steps, "steps")
+
+    def at(step: Any) -> Any:
+        t, m = _words(step)
+        return final + (0.5 * (rate - final)) * (1.0 + m.cos(math.pi * m.minimum(t / steps, 1.0)))
+    return at
+
+
+def warmup(schedule: Schedule | float, steps: int) -> Schedule:
+    """The rate grows in equal steps to the schedule's first; then the schedule runs from its start. Source: Goyal et al. 2017."""
+    steps = _count(steps, "steps")
+    later = constant(schedule) if isinstance(schedule, (int, float)) else schedule
+
+    def at(step: Any) -> Any:
+        t, m = _words(step)
+        rest = m.maximum(t - steps, 0.0)
+        rate = later(rest if isinstance(step, Node) else float(rest)) * m.minimum((t + 1.0) / steps, 1.0)
+        return rate if isinstance(step, Node) else float(rate)
+    return at
+
+
+# -- batch sizes ----------------------------------------------------------------------------------------------------------
+
+def growing_batch(size: int, factor: float, every: int, maximum: int) -> Callable[[int], int]:
+    """Batch size of an epoch: size factor^floor(epoch / every), at most maximum. Source: Smith et al. 2018."""
+    size, every, maximum, factor = _count(size, "size"), _count(every, "every"), _count(maximum, "maximum"), _rate(factor, "factor")
+    return lambda epoch: min(maximum, max(1, int(size * factor ** (epoch // every))))

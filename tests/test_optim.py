@@ -1,0 +1,274 @@
+"""Optimisers step by step against their published updates in NumPy; schedules, clipping, groups, state, bad input."""
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import graphdiff as gd
+from graphdiff.errors import FormatError, GradientError, NodeTypeError, ShapeError
+
+A = np.array([[3.0, 0.5], [0.5, 1.0]])      # a small quadratic: w A w / 2 - b w
+B = np.array([1.0, -2.0])
+START = np.array([2.0, -1.0])
+
+
+def descend(opt, steps, dtype="float64", parameters=None):
+    """The parameter after every step, the whole step in one call."""
+    w = gd.variable(START.astype(dtype), "w")
+    loss = 0.5 * (w @ (A.astype(dtype) @ w)) - w @ B.astype(dtype)
+    step = gd.function([], loss, updates=opt.updates(loss, [w] if parameters is None else parameters(w)))
+    path = []
+    for _ in range(steps):
+        step()
+        path.append(np.array(w.value))
+    return path
+
+
+def by_hand(rule, steps):
+    w, state, path = START.copy(), {}, []
+    for t in range(1, steps + 1):
+        w = rule(w, A @ w - B, state, t)
+        path.append(w.copy())
+    return path
+
+
+def get(state, name):
+    return state.setdefault(name, np.zeros(2))
+
+
+def _momentum(w, g, s, t):
+    s["v"] = 0.9 * get(s, "v") - 0.05 * g
+    return w + s["v"]
+
+
+def _averaged(w, g, s, t):
+    s["v"] = 0.8 * get(s, "v") + 0.2 * g
+    return w - 0.05 * s["v"]
+
+
+def _nesterov(w, g, s, t):
+    s["v"] = 0.9 * get(s, "v") - 0.05 * g
+    return w + 0.9 * s["v"] - 0.05 * g
+
+
+def _adagrad(w, g, s, t):
+    s["G"] = get(s, "G") + g * g
+    return w - 0.1 * g / (np.sqrt(s["G"]) + 1e-10)
+
+
+def _adadelta(w, g, s, t):
+    s["g"] = 0.95 * get(s, "g") + 0.05 * g * g
+    d = np.sqrt(get(s, "d") + 1e-6) / np.sqrt(s["g"] + 1e-6) * g
+    s["d"] = 0.95 * get(s, "d") + 0.05 * d * d
+    return w - d
+
+
+def _rmsprop(w, g, s, t):
+    s["g"] = 0.9 * get(s, "g") + 0.1 * g * g
+    return w - 0.01 * g / (np.sqrt(s["g"]) + 1e-8)
+
+
+def _moments(g, s):
+    s["m"] = 0.9 * get(s, "m") + 0.1 * g
+    s["v"] = 0.999 * get(s, "v") + 0.001 * g * g
+    return s["m"], s["v"]
+
+
+def _adam(w, g, s, t):
+    m, v = _moments(g, s)
+    return w - 0.001 * (m / (1 - 0.9 ** t)) / (np.sqrt(v / (1 - 0.999 ** t)) + 1e-8)
+
+
+def _adamw(w, g, s, t):
+    m, v = _moments(g, s)
+    return w - 0.01 * ((m / (1 - 0.9 ** t)) / (np.sqrt(v / (1 - 0.999 ** t)) + 1e-8) + 0.1 * w)
+
+
+def _nadam(w, g, s, t):
+    m, v = _moments(g, s)
+
+    def mu(i):
+        return 0.9 * (1 - 0.5 * 0.96 ** (i * 0.004))
+    product = math.prod(mu(i) for i in range(1, t + 1))
+    mean = mu(t + 1) * m / (1 - product * mu(t + 1)) + (1 - mu(t)) * g / (1 - product)
+    return w - 0.002 * mean / (np.sqrt(v / (1 - 0.999 ** t)) + 1e-8)
+
+
+def _amsgrad(w, g, s, t):
+    m, v = _moments(g, s)
+    s["top"] = np.maximum(get(s, "top"), v)
+    return w - 0.001 * (m / (1 - 0.9 ** t)) / (np.sqrt(s["top"] / (1 - 0.999 ** t)) + 1e-8)
+
+
+def _amsgrad_published(w, g, s, t):
+    m, v = _moments(g, s)
+    s["top"] = np.maximum(get(s, "top"), v)
+    return w - 0.001 * m / (np.sqrt(s["top"]) + 1e-8)
+
+
+O = gd.optim
+METHODS = {
+    "GradientDescent": (lambda: O.GradientDescent(0.1), lambda w, g, s, t: w - 0.1 * g),
+    "Momentum": (lambda: O.Momentum(0.05), _momentum),
+    "Momentum averaged": (lambda: O.Momentum(0.05, 0.8, averaged=True), _averaged),
+    "Nesterov": (lambda: O.Nesterov(0.05), _nesterov),
+    "Adagrad": (lambda: O.Adagrad(0.1), _adagrad),
+    "Adadelta": (lambda: O.Adadelta(), _adadelta),
+    "RMSprop": (lambda: O.RMSprop(0.01), _rmsprop),
+    "Adam": (lambda: O.Adam(), _adam),
+    "AdamW": (lambda: O.AdamW(0.01, weight_decay=0.1), _adamw),
+    "NAdam": (lambda: O.NAdam(), _nadam),
+    "AMSGrad": (lambda: O.AMSGrad(), _amsgrad),
+    "AMSGrad as published": (lambda: O.AMSGrad(corrected=False), _amsgrad_published),
+    "weight decay": (lambda: O.GradientDescent(0.1, weight_decay=0.5), lambda w, g, s, t: w - 0.1 * (g + 0.5 * w)),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_method_follows_its_published_update(name):
+    make, rule = METHODS[name]
+    for mine, theirs in zip(descend(make(), 25), by_hand(rule, 25), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_method_keeps_float32(name):
+    path = descend(METHODS[name][0](), 10, "float32")
+    assert path[-1].dtype == np.float32
+    np.testing.assert_allclose(path[-1], by_hand(METHODS[name][1], 10)[-1], rtol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["Adam", "NAdam", "AMSGrad", "Adadelta", "Momentum"])
+def test_state_saved_and_restored_continues_bit_for_bit(name):
+    w = gd.variable(START, "w")
+    loss = 0.5 * (w @ (A @ w)) - w @ B
+    opt = METHODS[name][0]()
+    step = gd.function([], loss, updates=opt.updates(loss, [w]))
+    for _ in range(5):
+        step()
+    saved, weights = opt.state(), np.array(w.value)
+    for _ in range(5):
+        step()
+    expected = np.array(w.value)
+    opt.load_state(saved)
+    w.value = weights
+    for _ in range(5):
+        step()
+    np.testing.assert_array_equal(w.value, expected)
+    other = METHODS[name][0]()
+    with pytest.raises(FormatError, match="other parameters"):
+        other.load_state(saved)
+
+
+def test_load_state_is_all_or_nothing():
+    w = gd.variable(START, "w")
+    opt = O.Adam()
+    opt.updates(w @ w, [w])
+    good = opt.state()
+    bad = {**good, next(n for n in good if n.endswith("squares")): np.zeros(3), "step": np.array(7)}
+    with pytest.raises(FormatError, match="squares"):
+        opt.load_state(bad)
+    assert int(opt.step.value) == 0
+
+
+def test_groups_have_rates_of_their_own():
+    a, b = gd.variable([1.0], "a"), gd.variable([1.0], "b")
+    loss = gd.sum(a * a + b * b)
+    opt = O.GradientDescent(0.1)
+    gd.function([], loss, updates=opt.updates(loss, [a, {"parameters": [b], "learning_rate": 0.25, "weight_decay": 1.0}]))()
+    np.testing.assert_allclose(a.value, [0.8])
+    np.testing.assert_allclose(b.value, [1 - 0.25 * 3])
+
+
+def test_learning_rate_as_a_node():
+    w, rate = gd.variable([1.0], "w"), gd.input("rate")
+    loss = gd.sum(w * w)
+    step = gd.function([rate], loss, updates=O.GradientDescent(rate).updates(loss, [w]))
+    step(0.25)
+    np.testing.assert_allclose(w.value, [0.5])
+    step(0.0)
+    np.testing.assert_allclose(w.value, [0.5])
+
+
+S = O.schedules
+SCHEDULES = {
+    "constant": (S.constant(0.3), lambda t: 0.3),
+    "piecewise": (S.piecewise([1.0, 0.5, 0.1], [3, 6]), lambda t: 1.0 if t < 3 else 0.5 if t < 6 else 0.1),
+    "step": (S.step_decay(0.8, 0.5, 3), lambda t: 0.8 * 0.5 ** (t // 3)),
+    "exponential": (S.exponential(0.8, 0.9), lambda t: 0.8 * 0.9 ** t),
+    "inverse": (S.inverse_time(0.8, 0.1), lambda t: 0.8 / (1 + 0.1 * t)),
+    "linear": (S.linear(0.8, 5, 0.1), lambda t: 0.8 + (0.1 - 0.8) * min(t / 5, 1)),
+    "cosine": (S.cosine(0.8, 5, 0.1), lambda t: 0.1 + 0.35 * (1 + math.cos(math.pi * min(t / 5, 1)))),
+    "warmup": (S.warmup(S.exponential(0.8, 0.9), 4), lambda t: 0.8 * 0.9 ** max(t - 4, 0) * min((t + 1) / 4, 1)),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedule_as_number_and_inside_the_step(name):
+    schedule, expected = SCHEDULES[name]
+    w = gd.variable(0.0, "w")
+    opt = O.GradientDescent(schedule)
+    step = gd.function([], w, updates=opt.updates(-w, [w]))      # gradient -1: w grows by the rate
+    before = 0.0
+    for t in range(9):
+        step()
+        assert abs(float(w.value) - before - expected(t)) < 1e-14
+        assert abs(float(schedule(t)) - expected(t)) < 1e-14
+        before = float(w.value)
+
+
+def test_growing_batches():
+    size = S.growing_batch(16, 2, 3, 100)
+    assert [size(e) for e in range(10)] == [16, 16, 16, 32, 32, 32, 64, 64, 64, 100]
+
+
+def test_clipping():
+    a, b = gd.input("a", (2,)), gd.input("b")
+    f = gd.function([a, b], [*O.clip_by_norm([a, b], 1.0), *O.clip_by_value([a, b], 0.5), O.clip_by_norm(a, 100.0)])
+    na, nb, va, vb, same = f([3.0, 0.0], 4.0)
+    np.testing.assert_allclose(na, [0.6, 0.0])
+    np.testing.assert_allclose([float(nb), float(vb)], [0.8, 0.5])
+    np.testing.assert_array_equal(va, [0.5, 0.0])
+    np.testing.assert_array_equal(same, [3.0, 0.0])
+    zero = f([0.0, 0.0], 0.0)
+    assert not any(np.any(z) for z in zero)
+
+
+def test_clipping_inside_an_optimiser():
+    w = gd.variable([30.0, 40.0], "w")
+    loss = 0.5 * gd.sum(w * w)
+    gd.function([], loss, updates=O.GradientDescent(1.0, clip_norm=5.0).updates(loss, [w]))()
+    np.testing.assert_allclose(w.value, [27.0, 36.0])
+    gd.function([], loss, updates=O.GradientDescent(1.0, clip_value=1.0).updates(loss, [w]))()
+    np.testing.assert_allclose(w.value, [26.0, 35.0])
+
+
+def test_parameter_without_gradient_is_named():
+    a, b = gd.variable([1.0], "alpha"), gd.variable([1.0], "beta")
+    with pytest.raises(GradientError, match="beta"):
+        O.Adam().updates(gd.sum(a), [a, b])
+
+
+def test_bad_input_is_named():
+    a = gd.variable([1.0], "a")
+    loss = gd.sum(a)
+    with pytest.raises(NodeTypeError, match="a parameter is a variable"):
+        O.Adam().updates(loss, [loss])
+    with pytest.raises(ShapeError, match="given twice"):
+        O.Adam().updates(loss, [a, a])
+    with pytest.raises(ShapeError, match="no parameters"):
+        O.Adam().updates(loss, [])
+    with pytest.raises(NodeTypeError, match="a group has"):
+        O.Adam().updates(loss, [{"params": [a]}])
+    with pytest.raises(ShapeError, match="learning_rate"):
+        O.Adam(-1.0)
+    with pytest.raises(ShapeError, match="beta1"):
+        O.Adam(beta1=1.0)
+    with pytest.raises(ShapeError, match="scalar node"):
+        O.Adam(gd.input("r", (2,)))
+    with pytest.raises(ShapeError, match="limit"):
+        O.clip_by_norm([a], 0)
+    with pytest.raises(ShapeError, match="steps"):
+        S.cosine(0.1, 0)
