@@ -108,21 +108,21 @@ def _amsgrad_published(w, g, s, t):
     return w - 0.001 * m / (np.sqrt(s["top"]) + 1e-8)
 
 
-O = gd.optim
+optim = gd.optim
 METHODS = {
-    "GradientDescent": (lambda: O.GradientDescent(0.1), lambda w, g, s, t: w - 0.1 * g),
-    "Momentum": (lambda: O.Momentum(0.05), _momentum),
-    "Momentum averaged": (lambda: O.Momentum(0.05, 0.8, averaged=True), _averaged),
-    "Nesterov": (lambda: O.Nesterov(0.05), _nesterov),
-    "Adagrad": (lambda: O.Adagrad(0.1), _adagrad),
-    "Adadelta": (lambda: O.Adadelta(), _adadelta),
-    "RMSprop": (lambda: O.RMSprop(0.01), _rmsprop),
-    "Adam": (lambda: O.Adam(), _adam),
-    "AdamW": (lambda: O.AdamW(0.01, weight_decay=0.1), _adamw),
-    "NAdam": (lambda: O.NAdam(), _nadam),
-    "AMSGrad": (lambda: O.AMSGrad(), _amsgrad),
-    "AMSGrad as published": (lambda: O.AMSGrad(corrected=False), _amsgrad_published),
-    "weight decay": (lambda: O.GradientDescent(0.1, weight_decay=0.5), lambda w, g, s, t: w - 0.1 * (g + 0.5 * w)),
+    "GradientDescent": (lambda: optim.GradientDescent(0.1), lambda w, g, s, t: w - 0.1 * g),
+    "Momentum": (lambda: optim.Momentum(0.05), _momentum),
+    "Momentum averaged": (lambda: optim.Momentum(0.05, 0.8, averaged=True), _averaged),
+    "Nesterov": (lambda: optim.Nesterov(0.05), _nesterov),
+    "Adagrad": (lambda: optim.Adagrad(0.1), _adagrad),
+    "Adadelta": (lambda: optim.Adadelta(), _adadelta),
+    "RMSprop": (lambda: optim.RMSprop(0.01), _rmsprop),
+    "Adam": (lambda: optim.Adam(), _adam),
+    "AdamW": (lambda: optim.AdamW(0.01, weight_decay=0.1), _adamw),
+    "NAdam": (lambda: optim.NAdam(), _nadam),
+    "AMSGrad": (lambda: optim.AMSGrad(), _amsgrad),
+    "AMSGrad as published": (lambda: optim.AMSGrad(corrected=False), _amsgrad_published),
+    "weight decay": (lambda: optim.GradientDescent(0.1, weight_decay=0.5), lambda w, g, s, t: w - 0.1 * (g + 0.5 * w)),
 }
 
 
@@ -164,7 +164,7 @@ def test_state_saved_and_restored_continues_bit_for_bit(name):
 
 def test_load_state_is_all_or_nothing():
     w = gd.variable(START, "w")
-    opt = O.Adam()
+    opt = optim.Adam()
     opt.updates(w @ w, [w])
     good = opt.state()
     bad = {**good, next(n for n in good if n.endswith("squares")): np.zeros(3), "step": np.array(7)}
@@ -176,7 +176,7 @@ def test_load_state_is_all_or_nothing():
 def test_groups_have_rates_of_their_own():
     a, b = gd.variable([1.0], "a"), gd.variable([1.0], "b")
     loss = gd.sum(a * a + b * b)
-    opt = O.GradientDescent(0.1)
+    opt = optim.GradientDescent(0.1)
     gd.function([], loss, updates=opt.updates(loss, [a, {"parameters": [b], "learning_rate": 0.25, "weight_decay": 1.0}]))()
     np.testing.assert_allclose(a.value, [0.8])
     np.testing.assert_allclose(b.value, [1 - 0.25 * 3])
@@ -185,14 +185,14 @@ def test_groups_have_rates_of_their_own():
 def test_learning_rate_as_a_node():
     w, rate = gd.variable([1.0], "w"), gd.input("rate")
     loss = gd.sum(w * w)
-    step = gd.function([rate], loss, updates=O.GradientDescent(rate).updates(loss, [w]))
+    step = gd.function([rate], loss, updates=optim.GradientDescent(rate).updates(loss, [w]))
     step(0.25)
     np.testing.assert_allclose(w.value, [0.5])
     step(0.0)
     np.testing.assert_allclose(w.value, [0.5])
 
 
-S = O.schedules
+S = optim.schedules
 SCHEDULES = {
     "constant": (S.constant(0.3), lambda t: 0.3),
     "piecewise": (S.piecewise([1.0, 0.5, 0.1], [3, 6]), lambda t: 1.0 if t < 3 else 0.5 if t < 6 else 0.1),
@@ -209,7 +209,7 @@ SCHEDULES = {
 def test_schedule_as_number_and_inside_the_step(name):
     schedule, expected = SCHEDULES[name]
     w = gd.variable(0.0, "w")
-    opt = O.GradientDescent(schedule)
+    opt = optim.GradientDescent(schedule)
     step = gd.function([], w, updates=opt.updates(-w, [w]))      # gradient -1: w grows by the rate
     before = 0.0
     for t in range(9):
@@ -226,7 +226,7 @@ def test_growing_batches():
 
 def test_clipping():
     a, b = gd.input("a", (2,)), gd.input("b")
-    f = gd.function([a, b], [*O.clip_by_norm([a, b], 1.0), *O.clip_by_value([a, b], 0.5), O.clip_by_norm(a, 100.0)])
+    f = gd.function([a, b], [*optim.clip_by_norm([a, b], 1.0), *optim.clip_by_value([a, b], 0.5), optim.clip_by_norm(a, 100.0)])
     na, nb, va, vb, same = f([3.0, 0.0], 4.0)
     np.testing.assert_allclose(na, [0.6, 0.0])
     np.testing.assert_allclose([float(nb), float(vb)], [0.8, 0.5])
@@ -239,36 +239,36 @@ def test_clipping():
 def test_clipping_inside_an_optimiser():
     w = gd.variable([30.0, 40.0], "w")
     loss = 0.5 * gd.sum(w * w)
-    gd.function([], loss, updates=O.GradientDescent(1.0, clip_norm=5.0).updates(loss, [w]))()
+    gd.function([], loss, updates=optim.GradientDescent(1.0, clip_norm=5.0).updates(loss, [w]))()
     np.testing.assert_allclose(w.value, [27.0, 36.0])
-    gd.function([], loss, updates=O.GradientDescent(1.0, clip_value=1.0).updates(loss, [w]))()
+    gd.function([], loss, updates=optim.GradientDescent(1.0, clip_value=1.0).updates(loss, [w]))()
     np.testing.assert_allclose(w.value, [26.0, 35.0])
 
 
 def test_parameter_without_gradient_is_named():
     a, b = gd.variable([1.0], "alpha"), gd.variable([1.0], "beta")
     with pytest.raises(GradientError, match="beta"):
-        O.Adam().updates(gd.sum(a), [a, b])
+        optim.Adam().updates(gd.sum(a), [a, b])
 
 
 def test_bad_input_is_named():
     a = gd.variable([1.0], "a")
     loss = gd.sum(a)
     with pytest.raises(NodeTypeError, match="a parameter is a variable"):
-        O.Adam().updates(loss, [loss])
+        optim.Adam().updates(loss, [loss])
     with pytest.raises(ShapeError, match="given twice"):
-        O.Adam().updates(loss, [a, a])
+        optim.Adam().updates(loss, [a, a])
     with pytest.raises(ShapeError, match="no parameters"):
-        O.Adam().updates(loss, [])
+        optim.Adam().updates(loss, [])
     with pytest.raises(NodeTypeError, match="a group has"):
-        O.Adam().updates(loss, [{"params": [a]}])
+        optim.Adam().updates(loss, [{"params": [a]}])
     with pytest.raises(ShapeError, match="learning_rate"):
-        O.Adam(-1.0)
+        optim.Adam(-1.0)
     with pytest.raises(ShapeError, match="beta1"):
-        O.Adam(beta1=1.0)
+        optim.Adam(beta1=1.0)
     with pytest.raises(ShapeError, match="scalar node"):
-        O.Adam(gd.input("r", (2,)))
+        optim.Adam(gd.input("r", (2,)))
     with pytest.raises(ShapeError, match="limit"):
-        O.clip_by_norm([a], 0)
+        optim.clip_by_norm([a], 0)
     with pytest.raises(ShapeError, match="steps"):
         S.cosine(0.1, 0)

@@ -1,0 +1,220 @@
+"""gd.fit: a plain training loop with progress, validation, early stopping and history."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from .api.function import Function
+from .errors import GraphdiffError, NodeTypeError, ShapeError
+
+
+class NotFinite(GraphdiffError, ArithmeticError):
+    """The loss became NaN or infinite; the weights are those before the step that found it."""
+
+
+class History:
+    """What a run recorded: `loss`, one number a step; `epochs`, per epoch the mean loss and what `validate` gave, as arrays."""
+
+    def __init__(self) -> None:
+        self.loss: Any = np.zeros(0)
+        self.epochs: dict[str, Any] = {}
+        self.stopped = "finished"      # or "patience", "interrupted"
+        self.best_epoch = -1
+
+    def __getitem__(self, name: str) -> Any:
+        return self.epochs[name]
+
+    def __repr__(self) -> str:
+        last = ", ".join(f"{k} {v[-1]:.4g}" for k, v in self.epochs.items() if len(v))
+        return f"<history of {len(self.loss)} steps, {self.stopped}: {last}>"
+
+    def plot(self, path: str | None = None) -> Any:
+        """The curves as a matplotlib figure; written to `path` when given. Raises GraphdiffError without matplotlib."""
+        try:
+            from matplotlib.figure import Figure
+        except ImportError:
+            raise GraphdiffError("history.plot needs matplotlib: pip install matplotlib") from None
+        figure = Figure(figsize=(7, 4), layout="constrained")
+        axes = figure.add_subplot()
+        n = len(next(iter(self.epochs.values()), ()))
+        at = (np.arange(n) + 1) * (len(self.loss) / max(1, n))
+        axes.plot(np.arange(len(self.loss)), self.loss, linewidth=0.6, alpha=0.5, label="loss of a step")
+        for name, values in self.epochs.items():
+            axes.plot(at, values, marker=".", label=name if name != "loss" else "loss of an epoch")
+        axes.set_xlabel("step")
+        axes.legend()
+        if path is not None:
+            figure.savefig(path)
+        return figure
+
+
+def _number(result: Any) -> float:
+    """The loss: the result itself, the first of several, or what is called "loss"."""
+    if isinstance(result, Mapping):
+        result = result["loss"] if "loss" in result else next(iter(result.values()))
+    elif isinstance(result, (tuple, list)):
+        result = result[0]
+    return float(result)
+
+
+def _call(step: Callable[..., Any], batch: Any) -> Any:
+    if isinstance(batch, Mapping):
+        return step(**batch)
+    return step(*batch) if isinstance(batch, (tuple, list)) else step(batch)
+
+
+class _Weights:
+    """The variables a step writes, and a way back: a copy now and then, and the batches since.
+
+    Steps give the same bits when they are repeated, so a copy every so many steps is enough.
+    """
+
+    every = 32
+
+    def __init__(self, step: Any) -> None:
+        self.step = step
+        self.storages = [v._attrs[0] for v, _ in step.updates] if isinstance(step, Function) else []
+        self.copied = self.copy()
+        self.batches: list[Any] = []
+
+    def copy(self) -> list[Any]:
+        return [s.array.copy() for s in self.storages]
+
+    def put(self, arrays: list[Any]) -> None:
+        for s, a in zip(self.storages, arrays, strict=True):
+            s.assign(a)
+
+    def finite(self) -> bool:
+        return all(s.array.dtype.kind != "f" or bool(np.isfinite(s.array).all()) for s in self.storages)
+
+    def note(self, batch: Any) -> None:
+        """Before every step."""
+        if len(self.batches) == self.every and self.finite():
+            self.copied, self.batches = self.copy(), []
+        self.batches.append(batch)
+
+    def back(self) -> tuple[int, Any]:
+        """Back to before the first step since the copy that made a loss or a weight not finite: (how many steps, its batch)."""
+        self.put(self.copied)
+        for i, batch in enumerate(self.batches):
+            before = self.copy()
+            loss = _number(_call(self.step, batch))
+            if not (math.isfinite(loss) and self.finite()):
+                self.put(before)
+                return len(self.batches) - i, batch
+        raise GraphdiffError("fit: a step gave another loss when it was repeated")
+
+
+def _bar(epochs: int, progress: bool) -> Any:
+    if not progress:
+        return None
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return None
+    return tqdm(total=epochs, unit="epoch", leave=True)
+
+
+def fit(step: Callable[..., Any], batches: Iterable[Any], *, epochs: int, validate: Callable[[], Any] | None = None,
+        patience: int | None = None, progress: bool = True) -> History:
+    """Call `step` on every batch, `epochs` times over; returns the history.
+
+    step: a gd.function with updates=, whose first result (or "loss") is the loss of the step. batches: gd.data.batches, or
+    anything that can be gone over again. validate: called after every epoch, without arguments; gives a number (smaller is
+    better) or a dict of numbers, the first of which counts. patience: stop after so many epochs without a better one, and
+    put back the weights of the best. progress: a bar, when tqdm is installed.
+
+    A NaN or infinite loss raises NotFinite: the weights are then those before the step, and the message names the first node
+    that is not finite. Ctrl-C ends the run with the history so far and usable weights (a step is all or nothing).
+    """
+    if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 0:
+        raise ShapeError(f"fit: epochs is a whole number, at least 0, not {epochs!r}")
+    if patience is not None and (isinstance(patience, bool) or not isinstance(patience, int) or patience < 1):
+        raise ShapeError(f"fit: patience is a whole number, at least 1, not {patience!r}")
+    if patience is not None and validate is None:
+        raise ShapeError("fit: patience needs validate=, which says what is better")
+    if not callable(step):
+        raise NodeTypeError(f"fit: step is a function, not {type(step).__name__}")
+    if iter(batches) is batches:
+        raise NodeTypeError("fit: batches is an iterator, which is used up after one epoch; give gd.data.batches or a list")
+    history = History()
+    losses: list[float] = []
+    columns: dict[str, list[float]] = {"loss": []}
+    weights = _Weights(step)
+    best, best_weights, waited = math.inf, weights.copied, 0
+    bar = _bar(epochs, progress)
+    try:
+        for epoch in range(epochs):
+            first = len(losses)
+            for batch in batches:
+                weights.note(batch)
+                loss = _number(_call(step, batch))
+                if not math.isfinite(loss):
+                    raise NotFinite(_explanation(step, weights, loss, epoch, len(losses)))
+                losses.append(loss)
+            if len(losses) == first:
+                raise ShapeError("fit: there are no batches")
+            columns["loss"].append(sum(losses[first:]) / (len(losses) - first))
+            if validate is not None:
+                result = validate()
+                named = {k: float(v) for k, v in result.items()} if isinstance(result, Mapping) else {"validation": float(result)}
+                for name, value in named.items():
+                    columns.setdefault(name, []).append(value)
+                score = next(iter(named.values()))
+                if score < best:
+                    best, best_weights, waited, history.best_epoch = score, weights.copy(), 0, epoch
+                else:
+                    waited += 1
+            if bar is not None:
+                bar.update()
+                bar.set_postfix({k: f"{v[-1]:.4g}" for k, v in columns.items()})
+            if patience is not None and waited >= patience:
+                weights.put(best_weights)
+                history.stopped = "patience"
+                break
+    except KeyboardInterrupt:
+        history.stopped = "interrupted"
+    finally:
+        if bar is not None:
+            bar.close()
+    history.loss = np.array(losses)
+    history.epochs = {k: np.array(v) for k, v in columns.items()}
+    return history
+
+
+def _explanation(step: Any, weights: _Weights, loss: float, epoch: int, number: int) -> str:
+    text = f"fit: the loss is {loss} at step {number} (epoch {epoch})"
+    if not isinstance(step, Function):
+        return f"{text}; step is not a gd.function, so nothing was put back"
+    ago, batch = weights.back()
+    if ago > 1:
+        text += f"; step {number - ago + 1} made weights that are not finite"
+    text += "; the weights are those before that step"
+    bad = _first_bad(step, batch)
+    return text if bad is None else f"{text}\n  first   {bad}"
+
+
+def _first_bad(step: Function, batch: Any) -> str | None:
+    """The first node whose value is not finite, with its line: both passes are run again, every value kept."""
+    from .graph.node import describe
+    from .graph.walk import toposort
+    from .trace.run import values as values_of
+    values = list(batch.values()) if isinstance(batch, Mapping) else list(batch) if isinstance(batch, (tuple, list)) else [batch]
+    if isinstance(batch, Mapping):
+        by_name = {x.name: batch[x.name] for x in step.inputs if x.name in batch}
+        values = [by_name[x.name] for x in step.inputs]
+    nodes = [n for n in toposort([*step.outputs, *[new for _, new in step.updates]]) if n.dtype.kind == "f" and n.op.name != "constant"]
+    found = values_of(nodes, dict(zip(step.inputs, values, strict=True)))
+    for node in nodes:
+        value = found[id(node)]
+        if not np.isfinite(value).all():
+            site = node.site
+            where = "" if site is None else f"   {site}   {site.source}"
+            return f"{describe(node)} has {int(np.isnan(value).sum())} NaN and {int(np.isinf(value).sum())} infinite of {value.size}{where}"
+    return None
+
+
+__all__ = ["History", "NotFinite", "fit"]

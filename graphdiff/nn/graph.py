@@ -1,0 +1,74 @@
+"""A layer of a graph network: edges, nodes and a global vector are updated in turn."""
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import DTypeError, NodeTypeError, ShapeError
+from ..graph.build import as_node
+from ..graph.node import Node
+from ..ops.movement import broadcast_to, expand_dims
+from ..ops.reduction import max as max_of
+from ..ops.reduction import mean, sum
+from . import checks, init
+from . import functional as F
+from .dense import Dense
+from .layer import Layer
+
+_POOLS: dict[str, Any] = {"sum": sum, "mean": mean, "max": max_of}
+
+
+class GraphLayer(Layer):
+    """e' = f(e, sender, receiver, u), v' = g(v, e' gathered at v, u), u' = h(u, e' and v' of the whole graph), each one Dense.
+
+    Call: layer(v, senders, receivers, e=None, u=None) -> (v', e', u'), u' None without `n_global`. v [nodes, n_node],
+    senders and receivers [edges] integers, e [edges, n_edge], u [n_global]. how: "sum", "mean" or "max" gathers.
+    Source: Battaglia et al. 2018.
+    """
+
+    def __init__(self, n_node: int, n_out: int, activation: Any = "relu", bias: bool = True, init: Any = "glorot", key: Any = None,
+                 dtype: Any = "float32", name: str | None = None, *, n_edge: int = 0, n_global: int = 0, how: str = "sum") -> None:
+        super().__init__(name)
+        if how not in _POOLS:
+            raise NodeTypeError(f"how is one of {', '.join(_POOLS)}, not {how!r}")
+        self.how = how
+        self.n_node, self.n_out = checks.size(n_node, "n_node"), checks.size(n_out, "n_out")
+        self.n_edge, self.n_global = checks.size(n_edge, "n_edge", 0), checks.size(n_global, "n_global", 0)
+        keys = _split(key, 3)
+        facts = (activation, bias, init)
+        self.edge = Dense(self.n_edge + 2 * self.n_node + self.n_global, self.n_out, *facts, keys[0], dtype, "edge")
+        self.node = Dense(self.n_node + self.n_out + self.n_global, self.n_out, *facts, keys[1], dtype, "node")
+        self.globals = Dense(self.n_global + 2 * self.n_out, self.n_out, *facts, keys[2], dtype, "global") if self.n_global else None
+
+    def forward(self, x: Any, senders: Any, receivers: Any, e: Any = None, u: Any = None, *, training: bool) -> tuple[Node, Node, Any]:
+        v, senders, receivers = as_node(x), as_node(senders), as_node(receivers)
+        if v.ndim != 2:
+            raise ShapeError(f"{self.name}: nodes are {v.spec}, [nodes, {self.n_node}] is needed")
+        checks.features(v, 1, self.n_node, self.name)
+        for name, index in (("senders", senders), ("receivers", receivers)):
+            if index.dtype.kind not in "iu":
+                raise DTypeError(f"{self.name}: {name} are {index.dtype}, integers are needed")
+            if index.ndim != 1:
+                raise ShapeError(f"{self.name}: {name} are {index.spec}, one axis is needed")
+        if (e is None) != (self.n_edge == 0) or (u is None) != (self.n_global == 0):
+            raise ShapeError(f"{self.name}: edges have {self.n_edge} features and the graph {self.n_global}; e or u is missing or too much")
+        parts = list(F.gathered(v, senders, receivers, None if e is None else as_node(e)))
+        nodes = v.shape[0]
+        if u is not None:
+            u = as_node(u)
+            parts.append(_repeated(u, senders.shape[0]))
+        e = self.edge(F.joined(parts), training=training)
+        about = [v, F.aggregate(e, receivers, nodes, self.how)]
+        if u is not None:
+            about.append(_repeated(u, nodes))
+        new = self.node(F.joined(about), training=training)
+        if self.globals is None:
+            return new, e, None
+        pool = _POOLS[self.how]
+        return new, e, self.globals(F.joined([u, pool(e, axis=0), pool(new, axis=0)]), training=training)
+
+
+def _repeated(u: Node, n: Any) -> Node:
+    return broadcast_to(expand_dims(u, 0), (n, u.shape[0]))
+
+
+_split = init.split

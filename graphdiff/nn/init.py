@@ -1,0 +1,123 @@
+"""Initialisers: arrays from an explicit key. `fans` says how many numbers go into and out of a unit.
+
+Shapes: a matrix is [in, out]; anything longer is a convolution's [out, in, *kernel].
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..api.function import evaluate
+from ..dtypes import as_dtype
+from ..errors import NodeTypeError, ShapeError
+from ..graph.node import Node
+from ..ops import random
+from .layer import unique_seed
+
+Initialiser = Callable[[Any, tuple[int, ...], Any], Any]
+
+
+def as_key(key: Any) -> Node:
+    """A key node: given, made from an int seed, or (None) of the number of layers made so far without one."""
+    if key is None:
+        return random.key(unique_seed())
+    if isinstance(key, Node):
+        return key
+    return random.key(key)
+
+
+def split(key: Any, n: int) -> list[Node]:
+    """n keys from one (a node, an int seed or None)."""
+    keys = random.split(as_key(key), n)
+    return [keys[i] for i in range(n)]
+
+
+def fans(shape: tuple[int, ...]) -> tuple[int, int]:
+    """(numbers into a unit, numbers out of it)."""
+    if len(shape) < 2:
+        raise ShapeError(f"init: {list(shape)} has no inputs and outputs; zeros or ones suit it")
+    if len(shape) == 2:
+        return shape[0], shape[1]
+    kernel = math.prod(shape[2:])
+    return shape[1] * kernel, shape[0] * kernel
+
+
+def _uniform(key: Any, shape: tuple[int, ...], dtype: Any, limit: float) -> Any:
+    return ((evaluate(random.uniform(as_key(key), shape, "float64"), {}) * 2.0 - 1.0) * limit).astype(as_dtype(dtype))
+
+
+def _normal(key: Any, shape: tuple[int, ...], dtype: Any, deviation: float) -> Any:
+    return (evaluate(random.normal(as_key(key), shape, "float64"), {}) * deviation).astype(as_dtype(dtype))
+
+
+def zeros(key: Any, shape: tuple[int, ...], dtype: Any = "float32") -> Any:
+    return np.zeros(shape, as_dtype(dtype))
+
+
+def ones(key: Any, shape: tuple[int, ...], dtype: Any = "float32") -> Any:
+    return np.ones(shape, as_dtype(dtype))
+
+
+def normal(key: Any, shape: tuple[int, ...], dtype: Any = "float32", deviation: float = 1.0) -> Any:
+    """Normal, mean 0."""
+    return _normal(key, shape, dtype, deviation)
+
+
+def uniform(key: Any, shape: tuple[int, ...], dtype: Any = "float32", limit: float = 1.0) -> Any:
+    """Uniform in [-limit, limit)."""
+    return _uniform(key, shape, dtype, limit)
+
+
+def glorot(key: Any, shape: tuple[int, ...], dtype: Any = "float32") -> Any:
+    """Uniform with variance 2 / (in + out). Source: Glorot, Bengio 2010."""
+    n_in, n_out = fans(shape)
+    return _uniform(key, shape, dtype, math.sqrt(6.0 / max(1, n_in + n_out)))
+
+
+def glorot_normal(key: Any, shape: tuple[int, ...], dtype: Any = "float32") -> Any:
+    """Normal with variance 2 / (in + out). Source: Glorot, Bengio 2010."""
+    n_in, n_out = fans(shape)
+    return _normal(key, shape, dtype, math.sqrt(2.0 / max(1, n_in + n_out)))
+
+
+def he(key: Any, shape: tuple[int, ...], dtype: Any = "float32") -> Any:
+    """Normal with variance 2 / in, for relu. Source: He et al. 2015."""
+    return _normal(key, shape, dtype, math.sqrt(2.0 / max(1, fans(shape)[0])))
+
+
+def he_uniform(key: Any, shape: tuple[int, ...], dtype: Any = "float32") -> Any:
+    """Uniform with variance 2 / in. Source: He et al. 2015."""
+    return _uniform(key, shape, dtype, math.sqrt(6.0 / max(1, fans(shape)[0])))
+
+
+def orthogonal(key: Any, shape: tuple[int, ...], dtype: Any = "float32") -> Any:
+    """Rows or columns (whichever are fewer) orthonormal; a convolution as [out, in kernel]. Source: Saxe et al. 2014."""
+    if len(shape) < 2:
+        raise ShapeError(f"init: orthogonal needs a matrix, not {list(shape)}")
+    rows, columns = shape[0], math.prod(shape[1:])
+    tall = _normal(key, (max(rows, columns), min(rows, columns)), "float64", 1.0)
+    q, r = np.linalg.qr(tall)
+    q = q * np.where(np.diagonal(r) < 0, -1.0, 1.0)      # makes the factorisation unique, and q uniformly distributed
+    return np.ascontiguousarray((q if rows >= columns else q.T).reshape(shape)).astype(as_dtype(dtype))
+
+
+_NAMED: dict[str, Initialiser] = {"zeros": zeros, "ones": ones, "normal": normal, "uniform": uniform, "glorot": glorot,
+                                  "glorot_normal": glorot_normal, "he": he, "he_uniform": he_uniform, "orthogonal": orthogonal}
+
+
+def make(init: Any, key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """An array by an initialiser's name, a function (key, shape, dtype), or a ready array of that shape."""
+    if isinstance(init, str):
+        if init not in _NAMED:
+            raise NodeTypeError(f"init: {init!r} is not one of {', '.join(_NAMED)}")
+        return _NAMED[init](key, shape, dtype)
+    if callable(init):
+        array = np.asarray(init(key, shape, dtype), as_dtype(dtype))
+    else:
+        array = np.array(init, as_dtype(dtype))
+    if array.shape != shape:
+        raise ShapeError(f"init: an array of shape {list(array.shape)}, {list(shape)} is needed")
+    return array

@@ -1,0 +1,103 @@
+"""Normalisation layers: scale gamma starts at 1, shift beta at 0."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import ShapeError
+from ..graph.node import Node
+from ..ops import activations as ops
+from ..ops.movement import reshape_to
+from ..ops.reduction import mean, var
+from ..ops.unary import reciprocal, sqrt
+from ..specs import nelements
+from . import checks
+from .layer import Layer
+
+
+class _Norm(Layer):
+    def __init__(self, shape: tuple[int, ...], scale: bool, shift: bool, eps: float, dtype: Any, name: str | None) -> None:
+        super().__init__(name)
+        if isinstance(eps, bool) or not isinstance(eps, (int, float)) or not eps > 0:
+            raise ShapeError(f"eps is a number above 0, not {eps!r}")
+        self.eps = float(eps)
+        dtype = checks.floating(dtype)
+        self.gamma = self.parameter(np.ones(shape, dtype), "gamma") if scale else None
+        self.beta = self.parameter(np.zeros(shape, dtype), "beta") if shift else None
+
+
+class BatchNorm(_Norm):
+    """(x - mean) / sqrt(var + eps) gamma + beta over every axis but 1: x [N, n, ..].
+
+    Training uses this batch's statistics and asks, through `updates()`, for running averages: momentum is the share of the
+    new batch (its variance unbiased, as PyTorch's). Otherwise the running averages are used. Source: Ioffe, Szegedy 2015.
+    """
+
+    def __init__(self, n: int, *, momentum: float = 0.1, eps: float = 1e-5, scale: bool = True, shift: bool = True, dtype: Any = "float32",
+                 name: str | None = None) -> None:
+        self.n = checks.size(n, "n")
+        super().__init__((self.n,), scale, shift, eps, dtype, name)
+        if isinstance(momentum, bool) or not isinstance(momentum, (int, float)) or not 0 <= momentum <= 1:
+            raise ShapeError(f"momentum is a number from 0 to 1, not {momentum!r}")
+        self.momentum = float(momentum)
+        self.mean = self.state(np.zeros(self.n, checks.floating(dtype)), "mean")
+        self.var = self.state(np.ones(self.n, checks.floating(dtype)), "var")
+
+    def forward(self, x: Node, training: bool) -> Node:
+        checks.features(x, 1, self.n, self.name)
+        if training:
+            axes = (0, *range(2, x.ndim))
+            count = nelements(tuple(x.shape[a] for a in axes))
+            if isinstance(count, int) and count < 2:
+                raise ShapeError(f"{self.name}: training needs at least two numbers a channel, the input is {x.spec}")
+            m = self.momentum
+            self.later(self.mean, (1.0 - m) * self.mean + m * mean(x, axes))
+            self.later(self.var, (1.0 - m) * self.var + m * var(x, axes, ddof=1))
+            return ops.batch_norm(x, self.gamma, self.beta, eps=self.eps)
+        shape = (1, self.n, *(1,) * (x.ndim - 2))
+        y = (x - reshape_to(self.mean, shape)) * reshape_to(reciprocal(sqrt(self.var + self.eps)), shape)
+        if self.gamma is not None:
+            y = y * reshape_to(self.gamma, shape)
+        return y if self.beta is None else y + reshape_to(self.beta, shape)
+
+
+class LayerNorm(_Norm):
+    """Mean and variance over the last axis, or the last axes of the given sizes. Source: Ba, Kiros, Hinton 2016."""
+
+    def __init__(self, shape: Any, *, eps: float = 1e-5, scale: bool = True, shift: bool = True, dtype: Any = "float32",
+                 name: str | None = None) -> None:
+        self.shape = checks.sizes(shape, len(shape) if isinstance(shape, (tuple, list)) else 1, "shape")
+        super().__init__(self.shape, scale, shift, eps, dtype, name)
+
+    def forward(self, x: Node, training: bool) -> Node:
+        for i, n in enumerate(self.shape):
+            checks.features(x, i - len(self.shape), n, self.name)
+        return ops.layer_norm(x, self.gamma, self.beta, axis=tuple(range(-len(self.shape), 0)), eps=self.eps)
+
+
+class GroupNorm(_Norm):
+    """gd.group_norm with scale and shift: x [N, n, ..] in `groups` groups of channels. Source: Wu, He 2018."""
+
+    def __init__(self, groups: int, n: int, *, eps: float = 1e-5, scale: bool = True, shift: bool = True, dtype: Any = "float32",
+                 name: str | None = None) -> None:
+        self.groups, self.n = checks.size(groups, "groups"), checks.size(n, "n")
+        if self.n % self.groups:
+            raise ShapeError(f"{n} channels do not divide into {groups} groups")
+        super().__init__((self.n,), scale, shift, eps, dtype, name)
+
+    def forward(self, x: Node, training: bool) -> Node:
+        checks.features(x, 1, self.n, self.name)
+        return ops.group_norm(x, self.groups, self.gamma, self.beta, eps=self.eps)
+
+
+class RMSNorm(_Norm):
+    """x / sqrt(mean(x x) + eps) gamma over the last axis. Source: Zhang, Sennrich 2019."""
+
+    def __init__(self, n: int, *, eps: float = 1e-5, scale: bool = True, dtype: Any = "float32", name: str | None = None) -> None:
+        self.n = checks.size(n, "n")
+        super().__init__((self.n,), scale, False, eps, dtype, name)
+
+    def forward(self, x: Node, training: bool) -> Node:
+        checks.features(x, -1, self.n, self.name)
+        return ops.rms_norm(x, self.gamma, eps=self.eps)

@@ -1,0 +1,163 @@
+"""Batches and the training loop: order, sizes, history, early stopping, interruption, losses that are not finite."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import graphdiff as gd
+from graphdiff.errors import GraphdiffError, NodeTypeError, ShapeError
+
+RNG = np.random.default_rng(3)
+
+
+# -- batches --------------------------------------------------------------------------------------------------------------
+
+def test_every_sample_once_and_another_order_each_pass():
+    xs = np.arange(10.0)
+    b = gd.data.batches([xs, 2 * xs], 4, key=1)
+    passes = [[tuple(map(np.array, pair)) for pair in b] for _ in range(2)]
+    for p in passes:
+        assert [len(x) for x, _ in p] == [4, 4, 2]
+        np.testing.assert_array_equal(np.sort(np.concatenate([x for x, _ in p])), xs)
+        for x, t in p:
+            np.testing.assert_array_equal(t, 2 * x)
+    assert not np.array_equal(np.concatenate([x for x, _ in passes[0]]), np.concatenate([x for x, _ in passes[1]]))
+    again = gd.data.batches([xs, 2 * xs], 4, key=gd.random.key(1))
+    np.testing.assert_array_equal(np.concatenate([x for x, _ in again]), np.concatenate([x for x, _ in passes[0]]))
+
+
+def test_sizes_names_and_order():
+    xs = np.arange(10)
+    assert [x.tolist() for x, in gd.data.batches([xs], 4, shuffle=False, drop_last=True)] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert len(gd.data.batches(xs, 4)) == 3 and len(gd.data.batches(xs, 4, drop_last=True)) == 2
+    first = next(iter(gd.data.batches({"x": xs, "t": -xs}, 3, shuffle=False)))
+    assert first["x"].tolist() == [0, 1, 2] and first["t"].tolist() == [0, -1, -2]
+    growing = gd.data.batches(xs, gd.optim.schedules.growing_batch(2, 2, 1, 8))
+    assert [[len(x) for x, in growing] for _ in range(3)] == [[2] * 5, [4, 4, 2], [8, 2]]
+
+
+def test_bad_data_is_named():
+    with pytest.raises(ShapeError, match="empty"):
+        gd.data.batches([np.zeros((0, 3))], 1)
+    with pytest.raises(ShapeError, match="larger than the data, 3 samples"):
+        gd.data.batches([np.zeros(3)], 4)
+    with pytest.raises(ShapeError, match="3, 4 samples"):
+        gd.data.batches([np.zeros(3), np.zeros(4)], 1)
+    with pytest.raises(ShapeError, match="size"):
+        gd.data.batches([np.zeros(3)], 0)
+    with pytest.raises(ShapeError, match="no arrays"):
+        gd.data.batches([], 1)
+    with pytest.raises(NodeTypeError, match="array 0"):
+        gd.data.batches([np.array(["a"])], 1)
+    with pytest.raises(NodeTypeError, match="key"):
+        gd.data.batches([np.zeros(3)], 1, key="seed")
+
+
+# -- fit ------------------------------------------------------------------------------------------------------------------
+
+def regression(rate=0.1):
+    """(step, weight, arrays): t = 3 x."""
+    x, t = gd.input("x", ("batch",)), gd.input("t", ("batch",))
+    w = gd.variable(0.0, "w")
+    loss = gd.losses.mse(w * x, t)
+    xs = RNG.standard_normal(50)
+    return gd.function([x, t], loss, updates=gd.optim.GradientDescent(rate).updates(loss, [w])), w, [xs, 3 * xs]
+
+
+def test_fit_learns_and_records(capfd):
+    step, w, arrays = regression()
+    history = gd.fit(step, gd.data.batches(arrays, 16, key=0), epochs=30, validate=lambda: {"error": abs(float(w.value) - 3)}, progress=True)
+    assert abs(float(w.value) - 3) < 1e-3
+    assert history.loss.shape == (120,) and history["loss"].shape == history["error"].shape == (30,)
+    assert history.stopped == "finished" and history["error"][-1] < 1e-3
+    assert "120 steps" in repr(history)
+    assert "30/30" in capfd.readouterr().err
+
+
+def test_dict_batches_and_dict_outputs():
+    x, t = gd.input("x", ("batch",)), gd.input("t", ("batch",))
+    w = gd.variable(0.0, "w")
+    loss = gd.losses.mse(w * x, t)
+    step = gd.function([x, t], {"other": w, "loss": loss}, updates=gd.optim.GradientDescent(0.1).updates(loss, [w]))
+    xs = RNG.standard_normal(20)
+    history = gd.fit(step, gd.data.batches({"t": 3 * xs, "x": xs}, 5), epochs=20, progress=False)
+    assert abs(float(w.value) - 3) < 1e-2 and history.loss[0] > history.loss[-1]
+
+
+def test_early_stopping_puts_back_the_best_weights():
+    step, w, arrays = regression()
+    scores = iter([5.0, 1.0, 2.0, 3.0, 0.0])
+    seen = []
+
+    def validate():
+        seen.append(float(w.value))
+        return next(scores)
+    history = gd.fit(step, gd.data.batches(arrays, 50), epochs=100, validate=validate, patience=2, progress=False)
+    assert history.stopped == "patience" and history.best_epoch == 1 and len(history["loss"]) == 4
+    assert float(w.value) == seen[1] != seen[3]
+
+
+def test_interruption_leaves_usable_weights_and_history():
+    step, w, arrays = regression()
+    calls = iter([1.0, 1.0, None])
+
+    def validate():
+        value = next(calls)
+        if value is None:
+            raise KeyboardInterrupt
+        return value
+    history = gd.fit(step, gd.data.batches(arrays, 25), epochs=100, validate=validate, progress=False)
+    assert history.stopped == "interrupted" and len(history.loss) == 6 and np.isfinite(float(w.value))
+    step(*arrays)
+
+
+@pytest.mark.parametrize("at", [0, 3, 31, 32, 33, 70])
+def test_a_loss_that_is_not_finite_stops_with_the_weights_before(at):
+    step, w, arrays = regression()
+    good = (arrays[0][:10], arrays[1][:10])
+    path = [float(w.value)]
+    for _ in range(at):
+        step(*good)
+        path.append(float(w.value))
+    w.value = 0.0
+    bad = (good[0], np.where(np.arange(10) == 4, np.nan, good[1]))
+    with pytest.raises(GraphdiffError) as caught:
+        gd.fit(step, [good] * at + [bad] + [good] * 5, epochs=1, progress=False)
+    assert float(w.value) == path[-1]
+    text = str(caught.value)
+    assert f"step {at} " in text and "test_fit.py" in text and "1 NaN" in text
+    assert isinstance(caught.value, ArithmeticError)
+
+
+def test_weights_that_explode_are_found_at_the_step_that_made_them():
+    x = gd.input("x")
+    w = gd.variable(1.0, "w")
+    loss = gd.sqrt(w) * x      # at w = 0 the gradient is infinite, the loss still 0
+    step = gd.function([x], loss, updates={w: w - gd.grad(loss, w)})
+    with pytest.raises(GraphdiffError, match="step 1 made weights that are not finite"):
+        gd.fit(step, [2.0, 2.0, 2.0], epochs=1, progress=False)
+    assert float(w.value) == 0.0
+
+
+def test_plot(tmp_path):
+    pytest.importorskip("matplotlib")
+    step, _, arrays = regression()
+    history = gd.fit(step, gd.data.batches(arrays, 10), epochs=3, validate=lambda: 1.0, progress=False)
+    history.plot(str(tmp_path / "h.svg"))
+    text = (tmp_path / "h.svg").read_text()
+    assert text.startswith("<?xml") and len(text) > 3000
+
+
+def test_bad_arguments_are_named():
+    step, _, arrays = regression()
+    b = gd.data.batches(arrays, 10)
+    with pytest.raises(ShapeError, match="epochs"):
+        gd.fit(step, b, epochs=-1)
+    with pytest.raises(ShapeError, match="patience needs validate"):
+        gd.fit(step, b, epochs=1, patience=2)
+    with pytest.raises(ShapeError, match="patience is"):
+        gd.fit(step, b, epochs=1, patience=0, validate=lambda: 1.0)
+    with pytest.raises(NodeTypeError, match="used up"):
+        gd.fit(step, iter(b), epochs=2)
+    with pytest.raises(ShapeError, match="no batches"):
+        gd.fit(step, [], epochs=2, progress=False)

@@ -1,0 +1,464 @@
+"""Layers against independent NumPy forms, values and gradients; parameters, state, names, bad input; saved and loaded."""
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import graphdiff as gd
+from graphdiff.errors import DTypeError, FormatError, NodeTypeError, OutOfBounds, ShapeError
+
+nn = gd.nn
+RNG = np.random.default_rng(11)
+
+
+def run(layer, *arrays, training=False, **options):
+    """The layer applied to float64 arrays."""
+    nodes = [gd.input(f"x{i}", a.shape, a.dtype) for i, a in enumerate(arrays)]
+    y = layer(*nodes, training=training, **options)
+    outputs = [v for v in (y if isinstance(y, tuple) else (y,)) if v is not None]
+    results = gd.function(nodes, outputs)(*arrays)
+    return results if isinstance(y, tuple) else results[0]
+
+
+def check(layer, *arrays, **options):
+    """Gradients of a weighted sum of the outputs to inputs and parameters, both modes, two orders."""
+    nodes = [gd.input(f"x{i}", a.shape, a.dtype) for i, a in enumerate(arrays)]
+    y = layer(*nodes, **options)
+    outputs = [v for v in (y if isinstance(y, tuple) else (y,)) if v is not None]
+    loss = sum((gd.sum(v * np.cos(np.arange(np.prod(v.shape)).reshape(v.shape))) for v in outputs), gd.constant(0.0))
+    floats = [n for n in nodes if n.dtype.kind == "f"]
+    gd.check_grads(loss, [*floats, *layer.parameters()], dict(zip(nodes, arrays, strict=True)), order=2)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def v(node):
+    return np.array(node.value)
+
+
+# -- dense, embedding, dropout --------------------------------------------------------------------------------------------
+
+def test_dense():
+    layer = nn.Dense(3, 4, activation="tanh", key=1, dtype="float64")
+    layer.b.value = RNG.standard_normal(4)
+    x = RNG.standard_normal((2, 5, 3))
+    np.testing.assert_allclose(run(layer, x), np.tanh(x @ v(layer.w) + v(layer.b)), rtol=1e-13)
+    check(layer, x)
+    assert [p.name for p in layer.parameters()] == ["dense.w", "dense.b"]
+    assert nn.Dense(3, 4, bias=False).b is None
+    with pytest.raises(ShapeError, match="3 numbers are needed along axis -1"):
+        layer(gd.input("x", (2, 4)))
+
+
+def test_layers_without_a_key_differ_and_keys_repeat():
+    a, b = nn.Dense(4, 4), nn.Dense(4, 4)
+    assert not np.array_equal(a.w.value, b.w.value)
+    np.testing.assert_array_equal(nn.Dense(4, 4, key=3).w.value, nn.Dense(4, 4, key=gd.random.key(3)).w.value)
+
+
+def test_embedding():
+    layer = nn.Embedding(7, 3, key=1, dtype="float64")
+    ids = np.array([[1, 1], [6, 0]])
+    np.testing.assert_array_equal(run(layer, ids), v(layer.w)[ids])
+    check(layer, ids)
+    with pytest.raises(OutOfBounds):
+        run(layer, np.array([7]))
+    with pytest.raises(DTypeError, match="ids are float64"):
+        layer(gd.input("x", (2,)))
+
+
+def test_dropout_is_identity_outside_training_and_another_mask_each_step():
+    layer = nn.Dropout(0.25, key=5)
+    x = gd.input("x", (1000,), "float32")
+    assert layer(x) is x
+    y = layer(x, training=True)
+    for threads in (1, 3):
+        layer.counter.value = 0
+        step = gd.function([x], y, updates=layer.updates(), threads=threads)
+        one = np.ones(1000, "float32")
+        masks = [np.array(step(one)) for _ in range(3)]
+        assert int(layer.counter.value) == 3
+        assert set(np.unique(masks[0])) == {np.float32(0), np.float32(4 / 3)}
+        assert 650 < (masks[0] > 0).sum() < 850
+        assert not np.array_equal(masks[0], masks[1])
+        if threads == 1:
+            kept = masks
+        else:
+            np.testing.assert_array_equal(kept, masks)
+    with pytest.raises(ShapeError, match="p is a number"):
+        nn.Dropout(1.5)
+
+
+# -- convolution ----------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("kernel", [(3,), (3, 2), (2, 2, 2)])
+def test_conv_of_every_dimension(kernel):
+    layer = nn.Conv(2, 4, kernel, key=1, dtype="float64", padding=1, groups=2)
+    layer.b.value = RNG.standard_normal(4)
+    x = RNG.standard_normal((2, 2, *(4,) * len(kernel)))
+    padded = np.pad(x, [(0, 0), (0, 0)] + [(1, 1)] * len(kernel))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, kernel, axis=tuple(range(2, x.ndim)))
+    w, axes = v(layer.w), tuple(range(-len(kernel), 0))
+    expected = np.stack([(windows[:, o // 2] * w[o, 0]).sum(axes) + v(layer.b)[o] for o in range(4)], 1)
+    np.testing.assert_allclose(run(layer, x), expected, rtol=1e-12, atol=1e-13)
+    check(layer, x)
+    with pytest.raises(ShapeError, match="2 numbers are needed along axis 1"):
+        layer(gd.input("x", (1, 3, *(4,) * len(kernel))))
+
+
+def test_conv_transpose_is_the_adjoint_of_conv():
+    forward = nn.Conv(3, 2, 3, key=1, dtype="float64", stride=2, bias=False)
+    back = nn.ConvTranspose(2, 3, 3, init=v(forward.w), dtype="float64", stride=2, bias=False)
+    x, y = RNG.standard_normal((1, 3, 7, 7)), RNG.standard_normal((1, 2, 3, 3))
+    assert abs(np.sum(run(forward, x) * y) - np.sum(x * run(back, y))) < 1e-11
+    check(nn.ConvTranspose(2, 3, 3, key=2, dtype="float64", stride=2), y)
+
+
+def test_pooling_and_flatten():
+    x = RNG.standard_normal((2, 3, 4, 4))
+    blocks = x.reshape(2, 3, 2, 2, 2, 2)
+    np.testing.assert_array_equal(run(nn.MaxPool(2), x), blocks.max((3, 5)))
+    np.testing.assert_allclose(run(nn.AvgPool(2), x), blocks.mean((3, 5)), rtol=1e-14)
+    assert run(nn.Flatten(), x).shape == (2, 48)
+
+
+# -- normalisation --------------------------------------------------------------------------------------------------------
+
+def test_batch_norm_trains_and_remembers():
+    layer = nn.BatchNorm(3, dtype="float64", momentum=0.2)
+    layer.gamma.value, layer.beta.value = RNG.standard_normal(3), RNG.standard_normal(3)
+    x = gd.input("x", (4, 3, 5))
+    y = layer(x, training=True)
+    step = gd.function([x], y, updates=layer.updates())
+    mean, var = np.zeros(3), np.ones(3)
+    for _ in range(3):
+        a = 2 + 3 * RNG.standard_normal((4, 3, 5))
+        m, s = a.mean((0, 2)), a.var((0, 2))
+        shape = (1, 3, 1)
+        expected = (a - m.reshape(shape)) / np.sqrt(s.reshape(shape) + 1e-5) * v(layer.gamma).reshape(shape) + v(layer.beta).reshape(shape)
+        np.testing.assert_allclose(step(a), expected, rtol=1e-11, atol=1e-12)
+        mean, var = 0.8 * mean + 0.2 * m, 0.8 * var + 0.2 * a.var((0, 2), ddof=1)
+    np.testing.assert_allclose(v(layer.mean), mean, rtol=1e-12)
+    np.testing.assert_allclose(v(layer.var), var, rtol=1e-12)
+    a = RNG.standard_normal((2, 3, 5))
+    expected = (a - mean.reshape(shape)) / np.sqrt(var.reshape(shape) + 1e-5) * v(layer.gamma).reshape(shape) + v(layer.beta).reshape(shape)
+    np.testing.assert_allclose(run(layer, a), expected, rtol=1e-12, atol=1e-13)
+    assert [p.name for p in layer.parameters()] == ["batchnorm.gamma", "batchnorm.beta"]
+    assert set(layer.variables()) == {"gamma", "beta", "mean", "var"}
+    check(layer, RNG.standard_normal((4, 3)), training=True)
+    with pytest.raises(ShapeError, match="at least two numbers"):
+        layer(gd.input("one", (1, 3)), training=True)
+
+
+def test_layer_group_rms_norm():
+    x = RNG.standard_normal((4, 6))
+    c = x - x.mean(-1, keepdims=True)
+    np.testing.assert_allclose(run(nn.LayerNorm(6, dtype="float64"), x), c / np.sqrt((c * c).mean(-1, keepdims=True) + 1e-5), rtol=1e-12)
+    np.testing.assert_allclose(run(nn.RMSNorm(6, dtype="float64"), x), x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5), rtol=1e-13)
+    g = RNG.standard_normal((2, 4, 3))
+    blocks = g.reshape(2, 2, 6)
+    c = blocks - blocks.mean(-1, keepdims=True)
+    np.testing.assert_allclose(run(nn.GroupNorm(2, 4, dtype="float64"), g), (c / np.sqrt((c * c).mean(-1, keepdims=True) + 1e-5)).reshape(g.shape),
+                               rtol=1e-12)
+    for layer, a in ((nn.LayerNorm(6, dtype="float64"), x), (nn.LayerNorm((2, 3), dtype="float64"), x.reshape(4, 2, 3)),
+                     (nn.RMSNorm(6, dtype="float64"), x), (nn.GroupNorm(2, 4, dtype="float64"), g)):
+        check(layer, a)
+
+
+# -- recurrent ------------------------------------------------------------------------------------------------------------
+
+def by_hand(layer, x, reverse=False):
+    """The sequence in plain NumPy: every h, and every c of an LSTM."""
+    w, u = v(layer.w), v(layer.u)
+    b = 0 if layer.b is None else v(layer.b)
+    n = layer.n_hidden
+    h, c = np.zeros((len(x), n)), np.zeros((len(x), n))
+    hs, cs = np.zeros((*x.shape[:2], n)), np.zeros((*x.shape[:2], n))
+    for t in range(x.shape[1])[::-1 if reverse else 1]:
+        a = x[:, t] @ w + b
+        if isinstance(layer, nn.LSTM):
+            a = a + h @ u
+            i, f, g, o = (a[:, k * n:(k + 1) * n] for k in range(4))
+            c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+            h = sigmoid(o) * np.tanh(c)
+        elif isinstance(layer, nn.GRU):
+            hu = h @ u + v(layer.c)
+            r, z = sigmoid(a[:, :n] + hu[:, :n]), sigmoid(a[:, n:2 * n] + hu[:, n:2 * n])
+            new = np.tanh(a[:, 2 * n:] + r * hu[:, 2 * n:])
+            h = (1 - z) * new + z * h
+        else:
+            h = np.tanh(a + h @ u)
+        hs[:, t], cs[:, t] = h, c
+    return hs, cs
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_sequence_against_numpy(kind, reverse):
+    layer = kind(3, 4, key=2, dtype="float64", reverse=reverse)
+    layer.b.value = RNG.standard_normal(layer.b.shape)
+    if kind is nn.GRU:
+        layer.c.value = RNG.standard_normal(layer.c.shape)
+    x = RNG.standard_normal((2, 5, 3))
+    hs, cs = by_hand(layer, x, reverse)
+    np.testing.assert_allclose(run(layer, x), hs, rtol=1e-12, atol=1e-14)
+    if kind is nn.LSTM:
+        h, c = run(layer, x, states=True)
+        np.testing.assert_allclose(h, hs, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(c, cs, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
+def test_sequence_gradients(kind):
+    check(kind(2, 3, key=2, dtype="float64"), RNG.standard_normal((2, 3, 2)))
+
+
+@pytest.mark.parametrize(("kind", "cell"), [(nn.RNN, nn.RNNCell), (nn.GRU, nn.GRUCell), (nn.LSTM, nn.LSTMCell)])
+def test_cells_are_the_steps_of_the_sequence(kind, cell):
+    layer, step = kind(3, 4, key=2, dtype="float64"), cell(3, 4, key=2, dtype="float64")
+    x = RNG.standard_normal((2, 3, 3))
+    whole = run(layer, x)
+    state = (np.zeros((2, 4)),) * (2 if kind is nn.LSTM else 1)
+    for t in range(3):
+        result = run(step, x[:, t], *state)
+        state = result if isinstance(result, tuple) else (result,)
+        np.testing.assert_allclose(state[0], whole[:, t], rtol=1e-12, atol=1e-14)
+
+
+def test_forget_gates_start_open():
+    np.testing.assert_array_equal(nn.LSTM(2, 3).b.value, [0] * 3 + [1] * 3 + [0] * 6)
+
+
+# -- attention ------------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_multi_head_attention(causal):
+    layer = nn.MultiHeadAttention(6, 2, key=1, dtype="float64")
+    x = RNG.standard_normal((2, 5, 6))
+    q, k, u = (x @ v(getattr(layer, f"w_{p}")) + v(getattr(layer, f"b_{p}")) for p in "qkv")
+    heads = []
+    for i in range(2):
+        part = slice(3 * i, 3 * i + 3)
+        scores = q[..., part] @ k[..., part].swapaxes(1, 2) / np.sqrt(3)
+        if causal:
+            scores = np.where(np.tri(5, dtype=bool), scores, -np.inf)
+        heads.append(softmax(scores) @ u[..., part])
+    expected = np.concatenate(heads, -1) @ v(layer.w_o) + v(layer.b_o)
+    np.testing.assert_allclose(run(layer, x, causal=causal), expected, rtol=1e-11, atol=1e-13)
+    check(layer, x, causal=causal)
+
+
+def test_cross_attention_with_a_mask():
+    layer = nn.MultiHeadAttention(4, 2, key=1, dtype="float64", n_context=3)
+    x, context = RNG.standard_normal((1, 2, 4)), RNG.standard_normal((1, 3, 3))
+    a, b = gd.input("x", x.shape), gd.input("c", context.shape)
+    full = gd.function([a, b], layer(a, b, mask=np.array([[[True, True, False]] * 2])))
+    changed = context.copy()
+    changed[0, 2] = 99.0      # nobody may look there
+    np.testing.assert_array_equal(full(x, context), full(x, changed))
+    with pytest.raises(ShapeError, match="3 numbers are needed"):
+        layer(a, a)
+    with pytest.raises(ShapeError, match="do not divide"):
+        nn.MultiHeadAttention(4, 3)
+
+
+# -- graphs ---------------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("how", ["sum", "mean", "max"])
+def test_graph_layer(how):
+    layer = nn.GraphLayer(3, 2, activation="tanh", key=1, dtype="float64", n_edge=2, n_global=1, how=how)
+    nodes, edges, u = RNG.standard_normal((4, 3)), RNG.standard_normal((5, 2)), RNG.standard_normal(1)
+    senders, receivers = np.array([0, 1, 2, 2, 0]), np.array([1, 2, 0, 1, 2])      # node 3 is alone
+    pool = {"sum": np.sum, "mean": np.mean, "max": np.max}[how]
+
+    def dense(part, x):
+        return np.tanh(x @ v(part.w) + v(part.b))
+    e = dense(layer.edge, np.concatenate([edges, nodes[senders], nodes[receivers], np.repeat(u[None], 5, 0)], 1))
+    got = np.array([pool(e[receivers == i], axis=0) if (receivers == i).any() else np.zeros(2) for i in range(4)])
+    new = dense(layer.node, np.concatenate([nodes, got, np.repeat(u[None], 4, 0)], 1))
+    g = dense(layer.globals, np.concatenate([u, pool(e, axis=0), pool(new, axis=0)]))
+    for mine, theirs in zip(run(layer, nodes, senders, receivers, edges, u), (new, e, g), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-12, atol=1e-13)
+    check(layer, nodes, senders, receivers, edges, u)
+
+
+def test_graph_layer_refuses():
+    layer = nn.GraphLayer(3, 2)
+    x, i = gd.input("x", (4, 3)), gd.input("i", (5,), "int64")
+    with pytest.raises(ShapeError, match="missing or too much"):
+        layer(x, i, i, gd.input("e", (5, 2), "float32"))
+    with pytest.raises(DTypeError, match="senders are float64"):
+        layer(x, gd.input("f", (5,)), i)
+    with pytest.raises(NodeTypeError, match="how is one of"):
+        nn.GraphLayer(3, 2, how="median")
+
+
+# -- containers -----------------------------------------------------------------------------------------------------------
+
+def test_sequential_and_residual():
+    net = nn.Sequential(nn.Dense(3, 3, key=1, dtype="float64"), gd.relu, nn.Residual(nn.Dense(3, 3, key=2, dtype="float64")),
+                        nn.Dense(3, 2, key=3, dtype="float64"))
+    x = RNG.standard_normal((4, 3))
+    h = np.maximum(x @ v(net[0].w), 0)
+    h = h + h @ v(net[2].inner.w)
+    np.testing.assert_allclose(run(net, x), h @ v(net[3].w), rtol=1e-13)
+    assert len(net.parameters()) == 6 and len(net) == 4
+    assert list(net.variables())[:3] == ["steps.0.w", "steps.0.b", "steps.2.inner.w"]
+    with pytest.raises(ShapeError, match="shortcut"):
+        nn.Residual(nn.Dense(3, 2))(gd.input("x", (1, 3), "float32"))
+
+
+def test_shared_layers_count_once():
+    layer = nn.Dense(2, 2)
+    assert len(nn.Sequential(layer, layer).parameters()) == 2
+
+
+def test_parameter_count_of_the_worked_example():
+    net = nn.Sequential(*[nn.Dense(a, b) for a, b in ((2, 5), (5, 10), (10, 5), (5, 2))])
+    assert sum(int(np.prod(p.shape)) for p in net.parameters()) == 15 + 60 + 55 + 12
+    assert "142 parameters" in repr(net)
+
+
+def test_layers_are_scopes():
+    net = nn.Sequential(nn.Dense(2, 2, name="first"), name="net")
+    y = net(gd.input("x", (1, 2), "float32"))
+    assert y.scope == "net/first"
+
+
+def test_updates_of_the_last_training_call_only():
+    net = nn.Sequential(nn.BatchNorm(2), nn.Dropout(0.5, key=1))
+    x = gd.input("x", (3, 2), "float32")
+    assert net.updates() == {}
+    net(x, training=True)
+    first = net.updates()
+    net(x, training=True)
+    second = net.updates()
+    assert len(first) == len(second) == 3
+    assert all(first[k] is not second[k] for k in first)
+
+
+# -- initialisers ---------------------------------------------------------------------------------------------------------
+
+def test_initialisers():
+    w = nn.init.orthogonal(1, (40, 30), "float64")
+    np.testing.assert_allclose(w.T @ w, np.eye(30), atol=1e-13)
+    w = nn.init.orthogonal(1, (8, 2, 3, 3), "float64").reshape(8, 18)
+    np.testing.assert_allclose(w @ w.T, np.eye(8), atol=1e-13)
+    for f, shape, variance in ((nn.init.glorot, (300, 200), 2 / 500), (nn.init.glorot_normal, (300, 200), 2 / 500), (nn.init.he, (300, 200), 2 / 300),
+                               (nn.init.he_uniform, (64, 32, 3, 3), 2 / 288)):
+        w = f(1, shape, "float64")
+        assert abs(w.var() / variance - 1) < 0.05 and abs(w.mean()) < 0.01
+        assert w.dtype == np.float64
+    assert nn.init.fans((64, 32, 3, 3)) == (288, 576)
+    with pytest.raises(NodeTypeError, match="'glorotto'"):
+        nn.Dense(2, 2, init="glorotto")
+    with pytest.raises(ShapeError, match=r"\[2, 3\] is needed"):
+        nn.Dense(2, 3, init=np.zeros((3, 2)))
+
+
+# -- saving ---------------------------------------------------------------------------------------------------------------
+
+def network():
+    return nn.Sequential(nn.Dense(3, 4), nn.BatchNorm(4), nn.Dropout(0.5), nn.Dense(4, 2, dtype="float64"))
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".npz"])
+def test_saved_and_loaded(tmp_path, suffix):
+    a, b = network(), network()
+    a[2].counter.value = 7
+    nn.save(tmp_path / f"w{suffix}", a)
+    nn.load(tmp_path / f"w{suffix}", b)
+    for name, variable in a.variables().items():
+        np.testing.assert_array_equal(variable.value, b.variables()[name].value)
+    assert int(b[2].counter.value) == 7
+    assert [p.name for p in tmp_path.iterdir()] == [f"w{suffix}"]
+    with pytest.raises(FormatError, match="another layer"):
+        nn.load(tmp_path / f"w{suffix}", nn.Dense(3, 4))
+    other = nn.Sequential(nn.Dense(3, 5), nn.BatchNorm(5), nn.Dropout(0.5), nn.Dense(5, 2, dtype="float64"))
+    before = v(other[0].w)
+    with pytest.raises(FormatError, match="in the file"):
+        nn.load(tmp_path / f"w{suffix}", other)
+    np.testing.assert_array_equal(other[0].w.value, before)
+
+
+def test_optimiser_state_is_saved_too(tmp_path):
+    w = gd.variable([1.0, 2.0], "w")
+    opt = gd.optim.Adam()
+    gd.function([], gd.sum(w), updates=opt.updates(gd.sum(w * w), [w]))()
+    nn.save(tmp_path / "opt.safetensors", opt.state())
+    restored = nn.load(tmp_path / "opt.safetensors")
+    opt.load_state(restored)
+    assert set(restored) == set(opt.state())
+
+
+def test_file_is_of_the_published_format(tmp_path):
+    nn.save(tmp_path / "a.safetensors", {"x": np.array([[1, 2]], "float32"), "flag": np.array(True)})
+    raw = (tmp_path / "a.safetensors").read_bytes()
+    n = int.from_bytes(raw[:8], "little")
+    assert n % 8 == 0
+    assert json.loads(raw[8:8 + n]) == {"x": {"dtype": "F32", "shape": [1, 2], "data_offsets": [0, 8]},
+                                        "flag": {"dtype": "BOOL", "shape": [], "data_offsets": [8, 9]}}
+    assert raw[8 + n:] == np.array([1, 2], "<f4").tobytes() + b"\x01"
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".npz"])
+def test_damaged_files_are_refused_or_read_the_same(tmp_path, suffix):
+    path = tmp_path / f"a{suffix}"
+    nn.save(path, {"x": np.arange(3, dtype="float32"), "y": np.array([[1, 2]], "int64")})
+    good, raw = nn.load(path), path.read_bytes()
+    refused = 0
+    for cut in range(len(raw)):
+        path.write_bytes(raw[:cut])
+        with pytest.raises(FormatError):
+            nn.load(path)
+        refused += 1
+    header = int.from_bytes(raw[:8], "little") + 8 if suffix == ".safetensors" else len(raw)
+    for place in range(header):
+        for bit in range(8) if suffix == ".safetensors" else [place % 8]:
+            damaged = bytearray(raw)
+            damaged[place] ^= 1 << bit
+            path.write_bytes(damaged)
+            try:
+                found = nn.load(path)
+            except FormatError:
+                refused += 1
+                continue
+            if suffix == ".npz":
+                continue      # NumPy's own reader; zip has a checksum of every array
+            # A name or a dtype of the same size may still read; sizes and places may not change.
+            assert sum(a.nbytes for a in found.values()) == sum(a.nbytes for a in good.values())
+    assert refused > len(raw)
+
+
+def test_no_pickle_is_read(tmp_path):
+    np.savez(tmp_path / "p.npz", x=np.array([{"a": 1}], object))
+    with pytest.raises(FormatError):
+        nn.load(tmp_path / "p.npz")
+    with pytest.raises(FormatError, match="suffix"):
+        nn.save(tmp_path / "p.pkl", {})
+    with pytest.raises(FileNotFoundError):
+        nn.load(tmp_path / "none.npz")
+
+
+def test_bad_arguments_are_named():
+    with pytest.raises(NodeTypeError, match="activation"):
+        nn.Dense(2, 2, activation="swoosh")
+    with pytest.raises(ShapeError, match="n_in is at least 1"):
+        nn.Dense(0, 2)
+    with pytest.raises(NodeTypeError, match="n_out is a whole number"):
+        nn.Dense(2, 2.5)
+    with pytest.raises(NodeTypeError, match="training is True or False"):
+        nn.Dense(2, 2)(gd.input("x", (1, 2), "float32"), training=1)
+    with pytest.raises(NodeTypeError, match="step 1 is a layer"):
+        nn.Sequential(nn.Dense(2, 2), 3)
+    with pytest.raises(DTypeError, match="dtype is a float"):
+        nn.Dense(2, 2, dtype="int64")
