@@ -113,7 +113,7 @@ _LAZY: dict[str, tuple[str, str | None]] = {
     "draw": ("graphdiff.trace.draw", "draw"), "trace": ("graphdiff.trace.record", "trace"),
     "to_networkx": ("graphdiff.trace.networkx", "to_networkx"), "explain": ("graphdiff.trace.explain", "explain"),
     "nn": ("graphdiff.nn", None), "losses": ("graphdiff.losses", None), "optim": ("graphdiff.optim", None), "data": ("graphdiff.data", None),
-    "fit": ("graphdiff.fit", "fit"), "rule": ("graphdiff.trace.explain", "rule"), "check_grads": ("graphdiff.api.check_grads", "check_grads"),
+    "fit": ("graphdiff.training", "fit"), "rule": ("graphdiff.trace.explain", "rule"), "check_grads": ("graphdiff.api.check_grads", "check_grads"),
 }
 
 
