@@ -1,7 +1,9 @@
 """A Picture as Graphviz text.
 
 Quoting: every label is a quoted string in which \\ and " are escaped (so \\N and the like stay text) and & is an
-entity, since Graphviz reads entities inside labels. Identifiers are n0, n1, ... and cluster numbers.
+entity, since Graphviz reads entities inside labels. Identifiers are n0, n1, ... and cluster numbers. The edges of the
+reverse pass are written from their target to their source with the arrow at its tail (dir=back): dot then lays the reverse
+pass out from right to left, below or above the forward pass, and each adjoint in the column of its primal.
 """
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ COLORS = {"input": ("#cfe3ff", "#3b6fb5"), "variable": ("#ffe6b3", "#b07d1a"), "
 EDGES = {"forward": "#6f7d8a", "adjoint": "#d0506f", "use": "#a98bb0", "carry": "#7a67b8"}
 TEXT_COLOR, GROUP_COLOR = "#14181b", "#7d8894"
 FONT = "Helvetica,Arial,sans-serif"
-SHAPES = {"input": "ellipse", "variable": "ellipse", "constant": "plain", "summary": "box3d", "memory": "cylinder"}
+SHAPES = {"input": "ellipse", "variable": "ellipse", "summary": "box3d", "memory": "cylinder"}
 
 
 @lru_cache(maxsize=4096)
@@ -30,6 +32,11 @@ def quote(text: str) -> str:
     return f'"{escape(text)}"'
 
 
+def markup(text: str) -> str:
+    """Inside an HTML-like label."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+
+
 def _label(lines: tuple[str, ...]) -> str:
     return '"' + "\\n".join([escape(s) for s in lines]) + '"'
 
@@ -38,11 +45,15 @@ def _box(b: Box) -> str:
     attrs = [f"label={_label(b.label)}", f'id="{b.id}"']
     if b.kind != "op":
         fill, border = COLORS[b.kind]
-        attrs.append(f'fillcolor="{fill}", color="{border}"')
-        if b.kind in SHAPES:
-            attrs.append(f"shape={SHAPES[b.kind]}")
+        attrs.append(f'fillcolor="{b.fill or fill}", color="{border}"')
+    elif b.fill:
+        attrs.append(f'fillcolor="{b.fill}"')
+    if b.kind in SHAPES:
+        attrs.append(f"shape={SHAPES[b.kind]}")
+    elif b.oval:
+        attrs.append("shape=ellipse, margin=\"0.03,0.02\"")
     if b.kind == "constant":
-        attrs.append("fontsize=9")
+        attrs.append('fontsize=9, width=0.3, height=0.2, margin="0.05,0.02"')
     if b.bad:
         fill, border = COLORS["bad"]
         attrs.append(f'fillcolor="{fill}", color="{border}", penwidth=2')
@@ -55,34 +66,37 @@ def _box(b: Box) -> str:
 
 def to_dot(p: Picture) -> str:
     """The text of the picture."""
+    legend = "" if not p.legend else f", label={quote(p.legend)}"
+    if p.memory is not None:             # below the graph, where nothing has to be laid out around it
+        legend = f", label=<{p.memory.table(p.legend)}>"
     out = ["digraph graphdiff {",
            f'  graph [rankdir={p.direction}, bgcolor="transparent", fontname="{FONT}", fontsize=11, fontcolor="{GROUP_COLOR}", '
-           f'color="{GROUP_COLOR}", nodesep=0.25, ranksep=0.45, style="rounded,dashed"];',
+           f'color="{GROUP_COLOR}", nodesep=0.25, ranksep=0.45, style="rounded,dashed", labelloc=b{legend}];',
            f'  node [shape=box, style="rounded,filled", fillcolor="{COLORS["op"][0]}", color="{COLORS["op"][1]}", '
            f'fontname="{FONT}", fontsize=11, fontcolor="{TEXT_COLOR}", height=0.3, margin="0.1,0.05"];',
            f'  edge [color="{EDGES["forward"]}", fontname="{FONT}", fontsize=9, fontcolor="{EDGES["forward"]}", arrowsize=0.6];']
     _clusters(p, out)
     styles = {k: f'color="{c}", fontcolor="{c}"' for k, c in EDGES.items()}
-    styles["adjoint"] += ", constraint=false"
+    styles["adjoint"] += ", dir=back, arrowtail=empty"
     styles["use"] += ", style=dotted, constraint=false"
     styles["carry"] += ", style=dashed, constraint=false"
     for e in p.edges:
         attrs = [] if not e.label else [f"label={quote(e.label)}"]
         if e.kind != "forward":
             attrs.append(styles[e.kind])
-        out.append(f"  {e.src} -> {e.dst}{' [' + ', '.join(attrs) + ']' if attrs else ''};")
+        a, b = (e.dst, e.src) if e.back else (e.src, e.dst)
+        out.append(f"  {a} -> {b}{' [' + ', '.join(attrs) + ']' if attrs else ''};")
     out.append("}")
     return "\n".join(out) + "\n"
 
 
 def _clusters(p: Picture, out: list[str]) -> None:
-    """Boxes inside their groups; adjoint boxes in the rank of their primal."""
-    beside: dict[str, list[Box]] = {}
-    known = {b.id for b in p.boxes}
-    for b in p.boxes:
-        if b.anchor is not None and b.anchor in known and b.anchor != b.id:
-            beside.setdefault(b.anchor, []).append(b)
-    placed = {b.id for group in beside.values() for b in group}
+    """Boxes inside their groups; an adjoint box in the rank of its primal, and next to it."""
+    boxes = {b.id: b for b in p.boxes}
+    heads = p.heads()
+    # A rank that spans two groups tears both apart: only pairs of one group are tied together.
+    heads = {a: b for a, b in heads.items() if boxes[a].cluster == boxes[b].cluster}
+    placed = set(heads.values())
     tree: dict[Any, Any] = {}
     for b in p.boxes:
         if b.id in placed:
@@ -101,13 +115,13 @@ def _clusters(p: Picture, out: list[str]) -> None:
             continue
         if name is not None:
             out.append("  " * depth + f"subgraph cluster_{count} {{")
-            out.append(f"{pad}label={quote(name)};")
+            out.append(f"{pad}label={quote(name)}; labelloc=t;")
             count += 1
             stack.append(("close", None, None, depth))
         for b in level.get("boxes", ()):
-            group = beside.get(b.id)
-            if group:
-                out.append(f"{pad}subgraph pair_{b.id} {{ rank=same; {' '.join(_box(x) for x in [b, *group])} }}")
+            other = heads.get(b.id)
+            if other is not None:
+                out.append(f"{pad}subgraph pair_{b.id} {{ rank=same; {_box(b)} {_box(boxes[other])} {b.id} -> {other} [style=invis, weight=4]; }}")
             else:
                 out.append(pad + _box(b))
         for key, inner in reversed([item for item in level.items() if item[0] != "boxes"]):

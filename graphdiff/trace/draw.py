@@ -1,28 +1,22 @@
-"""gd.draw: pictures of graphs, of both passes, of compiled programs and of traces; and who renders them.
-
-Order of renderers: the system's Graphviz, the executable of the package graphviz-pure, pygraphviz, and the layout of our
-own (SVG only). Executables get an argument list and the text on stdin, and a time limit.
-"""
+"""gd.draw: pictures of graphs, of both passes, of compiled programs and of traces."""
 from __future__ import annotations
 
-import os
-import shutil
-import sys
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..errors import FormatError, GraphdiffError, NodeTypeError, ShapeError, show_name
+from ..errors import FormatError, NodeTypeError, ShapeError, show_name
 from ..graph.node import Node
 from ..graph.walk import toposort
-from ..specs import format_shape
-from .picture import Box, Edge, Labels, Picture, build, is_adjoint
+from . import render as rendering
+from .picture import Labels, Picture, build
+from .render import renderer
 
-TIME_LIMIT_S = 20
-LARGEST = 1500           # boxes given to Graphviz: above, dot takes from seconds to minutes, our own layout does not
+SECONDS = 2.5            # for dot to lay out an SVG, before the layout of our own is taken
+SAVE_SECONDS = 20.0      # the same for PNG and PDF, which somebody asked for and waits for
+LARGEST = 800            # boxes, and half as many edges again, given to Graphviz: above, dot takes from seconds to minutes
 DIRECTIONS = ("LR", "TB", "RL", "BT")
 STYLES = ("operations", "variables")
 
@@ -34,6 +28,7 @@ class Drawing:
         self.picture = picture
         self._svg: str | None = None
         self._dot: str | None = None
+        self._slow = len(picture.boxes) > LARGEST or len(picture.edges) > LARGEST * 3 // 2
 
     @property
     def dot(self) -> str:
@@ -45,17 +40,18 @@ class Drawing:
 
     @property
     def svg(self) -> str:
-        """SVG text, by the first renderer that works; the layout of our own always does."""
+        """SVG text, by the first renderer that works in time; the layout of our own always does."""
         if self._svg is None:
             self._svg = self._render_svg()
         return self._svg
 
     def _render_svg(self) -> str:
-        if len(self.picture.boxes) <= LARGEST:
-            for _, render in _renderers():
-                data = _try(render, self.dot, "svg")
-                if data is not None:
-                    return _clean(data.decode("utf-8", "replace"))
+        for _, render in [] if self._slow else rendering.renderers():
+            data, self._slow = rendering.attempt(render, self.dot, "svg", seconds=SECONDS)
+            if data is not None:
+                return rendering.clean(data.decode("utf-8", "replace"))
+            if self._slow:
+                break
         from .layout import to_svg
         return to_svg(self.picture)
 
@@ -67,19 +63,27 @@ class Drawing:
         if form not in ("png", "pdf"):
             raise FormatError(f"render: no renderer for {show_name(form)!r}; there are svg, png, pdf")
         tried = []
-        for name, render in _renderers():
-            if form == "pdf" and name == "graphviz-pure":
-                continue
-            data = _try(render, self.dot, form)
-            if data:
-                return data
-            tried.append(name)
-        what = "Graphviz (apt install graphviz)" + ("" if form == "pdf" else " or pip install 'graphdiff[viz]'")
-        raise FormatError(f"save: {form.upper()} needs a renderer, and {'none was found' if not tried else 'failed with ' + ', '.join(tried)}"
-                          f"; install {what}. SVG, HTML and DOT need none")
+        for placed in (True,) if self._slow else (False, True):
+            text = self.dot
+            if placed:                           # dot takes too long, or fails: our own layout, drawn by Graphviz
+                from .layout import to_placed_dot
+                text = to_placed_dot(self.picture)
+            for name, render in rendering.renderers():
+                if form == "pdf" and name == "graphviz-pure":
+                    continue
+                data, slow = rendering.attempt(render, text, form, placed=placed, seconds=SAVE_SECONDS)
+                if data:
+                    return data
+                tried.append(name)
+                if slow:
+                    break
+        what = rendering.INSTALL + ("" if form == "pdf" else " or pip install 'graphdiff[viz]'")
+        problem = "none was found" if not tried else "failed with " + ", ".join(dict.fromkeys(tried))
+        raise FormatError(f"save: {form.upper()} needs a renderer, and {problem}; install {what}. SVG, HTML and DOT need none")
 
     def save(self, path: Any) -> None:
-        """Write by suffix: .svg .html .dot .gv .png .pdf."""
+        """Write by suffix: .svg .html .dot .gv .png .pdf. Where PNG or PDF cannot be made, the DOT text is written beside, and the
+        error says so."""
         target = Path(path)
         suffix = target.suffix.lower()
         if suffix in (".dot", ".gv"):
@@ -90,7 +94,15 @@ class Drawing:
             from .html import picture_page
             target.write_text(picture_page(self.svg), encoding="utf-8", newline="")
         elif suffix in (".png", ".pdf"):
-            target.write_bytes(self.render(suffix[1:]))
+            try:
+                data = self.render(suffix[1:])
+            except FormatError as error:
+                beside = target.with_suffix(".dot")
+                if beside.exists() and not _ours(beside):
+                    raise
+                beside.write_text(self.dot, encoding="utf-8", newline="")
+                raise FormatError(f"{error}. Its DOT text is in {show_name(str(beside), 200)}: dot -T{suffix[1:]} draws it") from None
+            target.write_bytes(data)
         else:
             raise FormatError(f"save: no format for the suffix {show_name(target.suffix)!r}; there are .svg .html .png .pdf .dot")
 
@@ -103,16 +115,28 @@ class Drawing:
         return {"text/plain": repr(self), "image/svg+xml": self.svg}
 
 
+def _ours(path: Path) -> bool:
+    """Is the file a DOT text that was written here?"""
+    with path.open("rb") as f:
+        return f.read(18) == b"digraph graphdiff "
+
+
 # -- what is drawn -----------------------------------------------------------------------------------------------------
 
-def draw(y: Any, *, wrt: Any = None, style: str = "operations", fold: bool = True, max_nodes: int | None = 200,
-         direction: str = "LR") -> Drawing:
+def draw(y: Any, *, wrt: Any = None, at: Any = None, style: str = "operations", fold: bool = True, expand: Any = (),
+         max_nodes: int | None = 200, direction: str = "LR", color: Any = None) -> Drawing:
     """A picture of a node, of a list of nodes or of a compiled function.
 
-    wrt: nodes to differentiate with respect to; each adjoint node is drawn beside the primal it belongs to. style:
-    "operations" (boxes are ops) or "variables" (boxes are v1, v2, ... with their formulas). Above max_nodes boxes, with
-    fold, scopes are collapsed and blocks that repeat are drawn once; what is still too much is left out in the middle.
-    max_nodes=None draws everything. direction: "LR", "TB", "RL" or "BT".
+    wrt: nodes to differentiate with respect to; each adjoint node is drawn beside the primal it belongs to, and the reverse
+    pass runs against the forward pass. at: {input: value}; edges then carry values forward and adjoints back, and what is not
+    finite is red. style: "operations" (boxes are ops) or "variables" (ovals are v1, v2, ... with their formulas).
+
+    fold: blocks that repeat, found by their structure, are drawn once, marked "× N"; above max_nodes boxes, scopes are
+    collapsed as well, and what is still too much is left out in the middle. expand: names of scopes that are neither folded
+    nor collapsed; fold=False folds nothing, max_nodes=None draws everything. direction: "LR", "TB", "RL" or "BT".
+
+    color: "cost" (FLOPs), "value" or "adjoint" (largest absolute value, with at=), rows of f.cost() or f.profile(...), or a
+    dict {node: number}.
     """
     if style not in STYLES:
         raise NodeTypeError(f"draw: style must be 'operations' or 'variables', not {style!r}")
@@ -120,27 +144,25 @@ def draw(y: Any, *, wrt: Any = None, style: str = "operations", fold: bool = Tru
         raise NodeTypeError(f"draw: direction must be one of {', '.join(DIRECTIONS)}, not {direction!r}")
     if max_nodes is not None and (isinstance(max_nodes, bool) or not isinstance(max_nodes, int) or max_nodes < 1):
         raise ShapeError(f"draw: max_nodes must be a positive int or None, not {max_nodes!r}")
+    if not isinstance(expand, (str, list, tuple, set, frozenset)) or not all(isinstance(e, str) for e in expand):
+        raise NodeTypeError("draw: expand must be the name of a scope or a list of names")
     if not isinstance(y, (Node, list, tuple, dict)) and hasattr(type(y), "program") and hasattr(y, "outputs"):
-        if wrt is not None:
-            raise NodeTypeError("draw: a compiled function is drawn as it is; wrt goes with nodes")
-        return Drawing(_function_picture(y, direction, max_nodes, fold, style))
+        if wrt is not None or at is not None:
+            raise NodeTypeError("draw: a compiled function is drawn as it is; wrt and at go with nodes")
+        from .compiled import function_picture
+        return Drawing(function_picture(y, direction=direction, max_nodes=max_nodes, fold=fold, style=style, expand=expand, color=color))
     outputs = list(y.values()) if isinstance(y, dict) else [y] if isinstance(y, Node) else list(y) if isinstance(y, (list, tuple)) else None
     if outputs is None or not all(isinstance(o, Node) for o in outputs):
         raise NodeTypeError(f"draw: a node, a list of nodes or a function is drawn, not {type(y).__name__}")
+    if at is not None and not isinstance(at, Mapping):
+        raise NodeTypeError(f"draw: at is a dict {{input: value}}, not {type(at).__name__}")
     names: dict[int, Any] = {}
     gradients: list[Node] = []
     targets: list[Node] = [] if wrt is None else [wrt] if isinstance(wrt, Node) else list(wrt)
     if targets:
         gradients = _gradients(outputs, targets)
-    primal = toposort(outputs)
     if style == "variables":
-        from .record import names as name_nodes
-        from .record import number
-        names = name_nodes(number(primal, ()))
-        here = {id(n) for n in toposort([*outputs, *gradients])} if gradients else set()
-        for t, g in zip(targets, gradients, strict=True):
-            if id(t) in names and id(g) in here and id(g) not in names:
-                names[id(g)] = names[id(t)].bar()
+        names = _variable_names(outputs, targets, gradients)
     labels = Labels(style, names).of
     known = {id(g): t for t, g in zip(targets, gradients, strict=True)}
 
@@ -149,11 +171,65 @@ def draw(y: Any, *, wrt: Any = None, style: str = "operations", fold: bool = Tru
         target = known.get(id(node))
         if target is None or style == "variables":
             return lines
-        word = target.label if len(target.label) <= 40 else target.label[:40] + "…"
-        return (f"d/d{word} = {lines[0]}", *lines[1:])
+        return (f"d/d{show_name(target.label, 40)} = {lines[0]}", *lines[1:])
 
-    return Drawing(build([*outputs, *gradients], direction=direction, fold=fold, max_nodes=max_nodes, style=style, names=names,
-                         label=label if known else None))
+    drawn = [*outputs, *gradients]
+    options: dict[str, Any] = {}
+    legend = ""
+    if at is not None:
+        options = _value_options(drawn, at)
+    if color is not None:
+        options["fill"], legend = _fills(drawn, color, options.pop("arrays", {}))
+    options.pop("arrays", None)
+    picture = build(drawn, direction=direction, fold=fold, max_nodes=max_nodes, style=style, names=names, label=label if known else None,
+                    expand=expand, **options)
+    picture.legend = legend
+    return Drawing(picture)
+
+
+def _variable_names(outputs: Sequence[Node], targets: Sequence[Node], gradients: Sequence[Node]) -> dict[int, Any]:
+    """v1, v2, ... as in a trace; v1bar for the gradients asked for."""
+    from .record import names as name_nodes
+    from .record import number
+    names = name_nodes(number(toposort(outputs), ()))
+    here = {id(n) for n in toposort([*outputs, *gradients])} if gradients else set()
+    for t, g in zip(targets, gradients, strict=True):
+        if id(t) in names and id(g) in here and id(g) not in names:
+            names[id(g)] = names[id(t)].bar()
+    return names
+
+
+def _value_options(drawn: Sequence[Node], at: Mapping[Node, Any]) -> dict[str, Any]:
+    """What build() needs to write values on edges and mark what is not finite."""
+    from .run import values
+    from .table import short
+    order = toposort(drawn)
+    arrays = values(order, at)
+
+    def text(node: Node) -> str:
+        return "" if node.op.name == "constant" and node.shape == () else show_name(short(arrays[id(node)]), 60)
+
+    def bad(node: Node) -> bool:
+        a = arrays[id(node)]
+        return a.dtype.kind == "f" and not bool(np.isfinite(a).all())
+
+    return {"edge_label": text, "bad": bad, "arrays": arrays, "often": False}
+
+
+def _fills(drawn: Sequence[Node], color: Any, arrays: Mapping[int, Any]) -> tuple[Callable[[Node], str], str]:
+    """(node -> its colour, the legend)."""
+    from .color import Scale, magnitude, node_numbers
+    from .fold import is_adjoint
+    order = toposort(drawn)
+    if isinstance(color, str) and color in ("value", "adjoint"):
+        if not arrays:
+            raise NodeTypeError(f"draw: color={color!r} needs values: at={{input: value, ...}}")
+        numbers = {id(n): magnitude(arrays[id(n)]) for n in order if is_adjoint(n) == (color == "adjoint")}
+        what = f"largest absolute {color}"
+    else:
+        numbers, what = node_numbers(order, color)
+    scale = Scale(numbers.values(), what)
+    return (lambda n: scale.fill(numbers[id(n)]) if id(n) in numbers else ""), scale.legend
 
 
 def _gradients(outputs: Sequence[Node], targets: Sequence[Node]) -> list[Node]:
@@ -168,8 +244,16 @@ def _gradients(outputs: Sequence[Node], targets: Sequence[Node]) -> list[Node]:
     return total or []
 
 
-def draw_trace(trace: Any, *, fold: bool = True, max_nodes: int | None = 200, direction: str = "LR") -> Drawing:
-    """A trace: values on forward edges, contributions to adjoints on reverse edges, NaN and Inf in red."""
+def draw_trace(trace: Any, *, fold: bool = True, expand: Any = (), max_nodes: int | None = 200, direction: str = "LR",
+               color: Any = None, style: str = "operations") -> Drawing:
+    """A trace: values on forward edges, contributions to adjoints on reverse edges, NaN and Inf in red.
+
+    style: "operations" or "variables" (ovals). color: "value" or "adjoint" (largest absolute value), or as in gd.draw.
+    """
+    if style not in STYLES:
+        raise NodeTypeError(f"draw: style must be 'operations' or 'variables', not {style!r}")
+    if direction not in DIRECTIONS:
+        raise NodeTypeError(f"draw: direction must be one of {', '.join(DIRECTIONS)}, not {direction!r}")
     from .table import short
     theirs = {id(r.node): r for r in trace.rows}
 
@@ -200,174 +284,21 @@ def draw_trace(trace: Any, *, fold: bool = True, max_nodes: int | None = 200, di
     for row, c, _ in trace.arrivals():
         reverse.append((c.consumer, row.node, show_name(short(c.value), 60)))
     names = {id(r.node): r.label for r in trace.rows}
-    return Drawing(build([trace.y], direction=direction, fold=fold, max_nodes=max_nodes, names=names, label=lines, edge_label=value_of,
-                         reverse=reverse, bad=bad, stop=trace.given))
-
-
-# -- compiled programs -------------------------------------------------------------------------------------------------
-
-def _function_picture(f: Any, direction: str, max_nodes: int | None, fold: bool, style: str) -> Picture:
-    """Instructions, and the memory they read and write: what runs, after all passes."""
-    try:
-        program = f.program
-    except GraphdiffError:             # named sizes, never called: there is no program yet
-        return build([*f.outputs, *[n for _, n in f.updates]], direction=direction, fold=fold, max_nodes=max_nodes, style=style)
-    p = Picture(direction=direction)
-    instrs = program.instrs
-    if max_nodes is not None and len(instrs) > max_nodes:
-        front = max_nodes // 2
-        shown = {*range(front), *range(len(instrs) - (max_nodes - front), len(instrs))}
-        p.hidden = len(instrs) - len(shown)
-    else:
-        shown = set(range(len(instrs)))
-    ids: dict[Any, str] = {}
-
-    def box(key: Any, label: tuple[str, ...], kind: str, tip: str, cluster: tuple[str, ...] = ()) -> str:
-        if key not in ids:
-            ids[key] = f"n{len(ids)}"
-            p.boxes.append(Box(ids[key], label, kind, tip, cluster))
-        return ids[key]
-
-    inputs = [x.label for x in f.inputs]
-    base_names: dict[int, tuple[str, str]] = {}
-    counts: dict[str, int] = {}
-    for i, (kind, name, nbytes, _) in enumerate(program.bases):
-        k = counts[kind] = counts.get(kind, -1) + 1
-        shown_name = inputs[k] if kind == "input" and k < len(inputs) else name
-        base_names[2 + i] = (kind, f"{shown_name}: {nbytes} B")
-    for i, v in enumerate(program.inputs):
-        name = base_names[2 + i][1]
-        box(("base", -1 - v.buffer), (show_name(name, 60),), "input", "argument")
-    writers: dict[Any, list[str]] = {}
-    edges: set[Any] = set()
-    for i, (op, outs, ins, attrs, node) in enumerate(instrs):
-        if i in shown:
-            spec = f"{outs[0].dtype.name}{format_shape(outs[0].shape)}" if outs else ""
-            where = ", ".join(_place(program, v, base_names) for v in outs)
-            ops = ", ".join([name for name, _ in program.members(i)])
-            tip = f"instruction {i}" + (f": {ops}" if op == "fused" else f" {list(attrs)}" if attrs else "") + ("" if node is None or node.site is None else f" at {node.site}")
-            kind = "adjoint" if node is not None and is_adjoint(node) else "op"
-            me = box(("instr", i), (f"{i}: {op}", *([show_name(ops, 60)] if op == "fused" else []), spec, f"→ {where}"), kind, show_name(tip, 200))
+    options: dict[str, Any] = {}
+    legend = ""
+    if color is not None:
+        if isinstance(color, str) and color in ("value", "adjoint"):
+            from .color import Scale, magnitude
+            arrays = [(r.node, r.adjoint if color == "adjoint" else r.value) for r in trace.rows]
+            numbers = {id(n): magnitude(a) for n, a in arrays if a is not None}
+            scale = Scale(numbers.values(), f"largest absolute {color}")
+            options["fill"], legend = (lambda n: scale.fill(numbers[id(n)]) if id(n) in numbers else ""), scale.legend
         else:
-            me = box("cut", (f"… {p.hidden} instructions more",), "summary", "left out")
-        for v in ins:
-            base, _ = program.where(v)
-            key = ("buffer", v.buffer) if v.buffer >= 0 else ("base", base)
-            sources = writers.get(key)
-            if sources is None:
-                if base == 1:
-                    sources = [box(("constant", v.offset), (_constant(program, v),), "constant", "constant")]
-                elif base >= 2 and v.buffer < 0:
-                    kind, name = base_names[base]
-                    sources = [box(("base", base), (show_name(name, 60),), "variable" if kind == "variable" else "input", kind)]
-                else:
-                    continue
-            for s in sources:
-                if s != me and (s, me) not in edges:
-                    edges.add((s, me))
-                    p.edges.append(Edge(s, me, "forward"))
-        for v in outs:
-            key = ("buffer", v.buffer) if v.buffer >= 0 else ("base", -1 - v.buffer)
-            whole = v.buffer >= 0 and v.size * v.dtype.itemsize == program.buffers[v.buffer] if hasattr(v, "size") else True
-            if whole or key not in writers:
-                writers[key] = [me]
-            elif me not in writers[key]:
-                writers[key].append(me)
-    for i, (kind, name, nbytes, _) in enumerate(program.bases):
-        if kind != "output":
-            continue
-        me = ""
-        for key, who in list(writers.items()):
-            base = -1 - key[1] if key[0] == "buffer" and program.places[key[1]] < 0 else None
-            real = -1 - program.places[key[1]] if base is not None else key[1] if key[0] == "base" else None
-            if real == 2 + i:
-                me = box(("base", 2 + i), (f"{name}: {nbytes} B",), "memory", "result")
-                for s in who:
-                    if (s, me) not in edges:
-                        edges.add((s, me))
-                        p.edges.append(Edge(s, me, "forward"))
-        if not me:
-            box(("base", 2 + i), (f"{name}: {nbytes} B",), "memory", "result")
-    return p
-
-
-def _place(program: Any, view: Any, base_names: dict[int, tuple[str, str]]) -> str:
-    base, offset = program.where(view)
-    if base == 0:
-        return f"arena[{offset}]"
-    return "constants" if base == 1 else show_name(base_names[base][1].partition(":")[0], 40)
-
-
-def _constant(program: Any, view: Any) -> str:
-    if view.shape == () or all(s == 0 for s in view.strides):
-        from .formula import number_text
-        size = view.dtype.itemsize
-        return number_text(np.frombuffer(bytes(program.constants[view.offset:view.offset + size]), view.dtype)[0])
-    return f"constant {format_shape(view.shape)}"
-
-
-# -- renderers ---------------------------------------------------------------------------------------------------------
-
-@lru_cache(maxsize=8)
-def _executables(path: str) -> tuple[str | None, str | None]:
-    del path                                      # the cache key: PATH as it is now
-    pure = shutil.which("graphviz-pure")
-    if pure is None:
-        beside = os.path.join(os.path.dirname(sys.executable), "graphviz-pure")
-        pure = beside if os.access(beside, os.X_OK) else None
-    return shutil.which("dot"), pure
-
-
-def _renderers() -> list[tuple[str, Callable[[str, str], bytes]]]:
-    dot, pure = _executables(os.environ.get("PATH", ""))
-    out: list[tuple[str, Callable[[str, str], bytes]]] = []
-    if dot is not None:
-        out.append(("dot", lambda text, form: _run([dot, f"-T{form}"], text)))
-    if pure is not None:
-        out.append(("graphviz-pure", lambda text, form: _run([pure, f"-T{form}"], text)))
-    from importlib.util import find_spec
-    if find_spec("pygraphviz") is not None:
-        out.append(("pygraphviz", _pygraphviz))
-    return out
-
-
-def renderer() -> str:
-    """The renderer that pictures will use, as `graphdiff info` shows it."""
-    dot, pure = _executables(os.environ.get("PATH", ""))
-    found = _renderers()
-    if not found:
-        return "built-in layout (SVG only; PNG needs Graphviz or graphdiff[viz])"
-    name = found[0][0]
-    return f"{name} ({dot if name == 'dot' else pure})" if name != "pygraphviz" else name
-
-
-def _run(command: list[str], text: str) -> bytes:
-    import subprocess
-    done = subprocess.run(command, input=text.encode("utf-8", "replace"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=TIME_LIMIT_S,
-                          check=True)
-    return done.stdout
-
-
-def _pygraphviz(text: str, form: str) -> bytes:
-    from importlib import import_module
-    pygraphviz = import_module("pygraphviz")
-    data = pygraphviz.AGraph(string=text).draw(format=form, prog="dot")
-    return data if isinstance(data, bytes) else bytes(data, "utf-8")
-
-
-def _try(render: Callable[[str, str], bytes], text: str, form: str) -> bytes | None:
-    """A renderer's bytes, or None: a missing font, an old version or a time limit must not stop the next one."""
-    import subprocess
-    try:
-        return render(text, form) or None
-    except (OSError, subprocess.SubprocessError, ImportError, ValueError):
-        return None
-
-
-def _clean(svg: str) -> str:
-    """From the <svg> on: XML and DOCTYPE headers would be wrong inside a page."""
-    start = svg.find("<svg")
-    return svg[start:] if start >= 0 else svg
+            options["fill"], legend = _fills([trace.y], color, {})
+    picture = build([trace.y], direction=direction, fold=fold, max_nodes=max_nodes, style=style, names=names, label=lines, edge_label=value_of,
+                    reverse=reverse, bad=bad, stop=trace.given, expand=expand, often=False, **options)
+    picture.legend = legend
+    return Drawing(picture)
 
 
 __all__ = ["Drawing", "draw", "draw_trace", "renderer"]

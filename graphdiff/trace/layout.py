@@ -32,6 +32,7 @@ class _Layered:
         self.n = len(p.boxes)
         self.index = {b.id: i for i, b in enumerate(p.boxes)}
         self.sizes = [_size(b) for b in p.boxes]
+        self.heads = {self.index[a]: self.index[b] for a, b in p.heads().items()}
         # Labels on most edges, as in traces, need room between boxes.
         self.gap = GAP if 3 * sum(1 for e in p.edges if len(e.label) > 1) < len(p.edges) else 2.6 * GAP
         self.horizontal = p.direction in ("LR", "RL")
@@ -45,24 +46,32 @@ class _Layered:
         self._place()
 
     def _layers(self) -> list[int]:
+        """Columns by longest path. Edges of the reverse pass count backwards, so that it mirrors the forward pass; an adjoint
+        box has the column of its primal."""
+        unit = list(range(self.n))
+        for a, b in self.heads.items():
+            unit[b] = a
         succ: list[list[int]] = [[] for _ in range(self.n)]
-        waits = [0] * self.n
-        anchored = {self.index[b.id]: self.index[b.anchor] for b in self.p.boxes if b.anchor in self.index and b.anchor != b.id}
         for e in self.p.edges:
-            a, b = self.index[e.src], self.index[e.dst]
-            if e.ranks and a < b and a not in anchored and b not in anchored:      # boxes stand in running order: a >= b would be a cycle
+            a, b = unit[self.index[e.src]], unit[self.index[e.dst]]
+            if e.ranks and a != b:
+                if e.back:
+                    a, b = b, a
                 succ[a].append(b)
-                waits[b] += 1
+        order, later = _topological(succ)
         layer = [0] * self.n
-        has_in = [w > 0 for w in waits]
-        for i in range(self.n):
+        has_in = [False] * self.n
+        for i in order:
             for j in succ[i]:
-                layer[j] = max(layer[j], layer[i] + 1)
-        for i in range(self.n - 1, -1, -1):            # sources stand right before their first user
-            if succ[i] and not has_in[i]:
-                layer[i] = min(layer[j] for j in succ[i]) - 1
-        for i, j in anchored.items():
-            layer[i] = layer[j]
+                if later[j] > later[i]:
+                    layer[j] = max(layer[j], layer[i] + 1)
+                    has_in[j] = True
+        for i in reversed(order):                      # sources stand right before their first user
+            after = [layer[j] for j in succ[i] if later[j] > later[i]]
+            if after and not has_in[i]:
+                layer[i] = min(after) - 1
+        for a, b in self.heads.items():
+            layer[b] = layer[a]
         return layer
 
     def _bends(self) -> None:
@@ -104,19 +113,16 @@ class _Layered:
 
     def _beside(self, column: list[int]) -> None:
         """Adjoint boxes directly after their primal."""
-        boxes = self.p.boxes
-        after: dict[int, list[int]] = {}
-        for i in column:
-            if i < self.n and boxes[i].anchor in self.index:
-                after.setdefault(self.index[boxes[i].anchor], []).append(i)     # type: ignore[index]
-        if not after:
-            return
-        moved = {i for group in after.values() for i in group}
-        new: list[int] = []
-        for i in column:
-            if i not in moved:
-                new += [i, *after.pop(i, [])]
-        column[:] = new + [i for group in after.values() for i in group]
+        after = {i: self.heads[i] for i in column if i in self.heads}
+        if after:
+            moved = set(after.values())
+            new: list[int] = []
+            for i in column:
+                if i not in moved:
+                    new.append(i)
+                    if i in after:
+                        new.append(after[i])
+            column[:] = new
 
     def _place(self) -> None:
         """x along the flow, y across it, both for centres."""
@@ -165,6 +171,29 @@ class _Layered:
         return (self.x[i], self.y[i]) if self.horizontal else (self.y[i], self.x[i])
 
 
+def _topological(succ: list[list[int]]) -> tuple[list[int], list[int]]:
+    """(an order in which edges lead onwards, the place of each in it); edges that close a cycle lead back in it."""
+    done: list[int] = []
+    state = bytearray(len(succ))
+    for root in range(len(succ)):
+        stack = [root]
+        while stack:
+            i = stack[-1]
+            if state[i] == 0:
+                state[i] = 1
+                stack += [j for j in reversed(succ[i]) if state[j] == 0]
+            else:
+                stack.pop()
+                if state[i] == 1:
+                    state[i] = 2
+                    done.append(i)
+    done.reverse()
+    place = [0] * len(succ)
+    for k, i in enumerate(done):
+        place[i] = k
+    return done, place
+
+
 def _n(v: float) -> str:
     return f"{v:.1f}".rstrip("0").rstrip(".")
 
@@ -178,6 +207,13 @@ def to_svg(p: Picture) -> str:
     if groups:
         margin = 34.0
     width, height = width + 2 * margin, height + 2 * margin
+    below = ""
+    if p.legend:
+        below = f'<text x="{_n(margin)}" y="{_n(height + 6)}" fill="{GROUP_COLOR}">{escape(p.legend)}</text>'
+        height += 16
+    if p.memory is not None:
+        below += p.memory.svg(margin, height)
+        width, height = max(width, p.memory.width + 46 + 2 * margin), height + p.memory.height + 34 + margin
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{_n(width)}" height="{_n(height)}" viewBox="0 0 {_n(width)} {_n(height)}" '
            f'font-family="{FONT}" font-size="11">', "<defs>"]
     for kind, color in EDGES.items():
@@ -195,7 +231,7 @@ def to_svg(p: Picture) -> str:
         out.append(_edge(e.kind, e.label, e.src, e.dst, path, lay, twin))
     for i, b in enumerate(p.boxes):
         out.append(_box(b, lay.point(i), lay.sizes[i]))
-    out += ["</g>", "</svg>"]
+    out += ["</g>", below, "</svg>"]
     return "\n".join(out) + "\n"
 
 
@@ -271,12 +307,70 @@ def _edge(kind: str, label: str, src: str, dst: str, path: list[int], lay: _Laye
 
 def _box(b: Box, at: tuple[float, float], size: tuple[float, float]) -> str:
     fill, border = COLORS["bad" if b.bad else b.kind]
+    if b.fill and not b.bad:
+        fill = b.fill
     (x, y), (w, h) = at, size
     stroke = 2.5 if b.output else 1.8 if b.bad else 1
     dash = ' stroke-dasharray="4 2"' if b.kind == "summary" else ""
-    radius = h / 2 if b.kind in ("input", "variable") else 3 if b.kind == "constant" else 6
+    radius = h / 2 if b.oval or b.kind in ("input", "variable") else 3 if b.kind == "constant" else 6
     top = y - (len(b.label) - 1) * LINE / 2 + 4
     lines = "".join(f'<text x="{_n(x)}" y="{_n(top + k * LINE)}" text-anchor="middle" fill="{TEXT_COLOR}"'
                     f"{SECOND if k else ''}>{escape(line)}</text>" for k, line in enumerate(b.label))
     return (f'<g class="node {b.kind}" id="{b.id}"><title>{escape(b.tip)}</title><rect x="{_n(x - w / 2)}" y="{_n(y - h / 2)}" width="{_n(w)}" '
             f'height="{_n(h)}" rx="{_n(radius)}" fill="{fill}" stroke="{border}" stroke-width="{stroke}"{dash}/>{lines}</g>')
+
+
+def to_placed_dot(p: Picture) -> str:
+    """The picture as Graphviz text with every position given, for `neato -n2`: Graphviz draws it without laying anything out."""
+    from .dot import escape as quoted
+    from .dot import quote
+    lay = _Layered(p)
+    _, height = (lay.length, lay.breadth) if lay.horizontal else (lay.breadth, lay.length)
+
+    def at(x: float, y: float) -> str:
+        return f"{_n(x)},{_n(height - y)}"          # Graphviz counts upwards
+
+    out = ["digraph graphdiff {", f'  graph [bgcolor="transparent", fontname="{FONT}", fontsize=11, fontcolor="{GROUP_COLOR}", splines=true'
+           + (f", label={quote(p.legend)}" if p.legend else "") + "];",
+           f'  node [shape=box, style="rounded,filled", fixedsize=true, fontname="{FONT}", fontsize=10, fontcolor="{TEXT_COLOR}"];',
+           f'  edge [fontname="{FONT}", fontsize=9, arrowsize=0.6];']
+    for k, (label, x0, y0, x1, y1) in enumerate(_groups(p, lay)):
+        out.append(f'  g{k} [label={quote(label)}, labelloc=t, style="rounded,dashed", fontcolor="{GROUP_COLOR}", color="{GROUP_COLOR}", '
+                   f'pos="{at((x0 + x1) / 2, (y0 + y1) / 2 - 8)}", width={(x1 - x0) / 72:.3f}, height={(y1 - y0 + 16) / 72:.3f}];')
+    for i, b in enumerate(p.boxes):
+        fill, border = COLORS["bad" if b.bad else b.kind]
+        w, h = lay.sizes[i]
+        shape = ", shape=ellipse" if b.oval or b.kind in ("input", "variable") else ""
+        label = "\\n".join([quoted(s) for s in b.label])
+        out.append(f'  {b.id} [label="{label}", pos="{at(*lay.point(i))}", width={w / 72:.3f}, '
+                   f'height={h / 72:.3f}, fillcolor="{fill if b.bad else b.fill or fill}", color="{border}"{shape}'
+                   f'{", penwidth=2.5" if b.output else ""}];')
+    for e, path in zip(p.edges, lay.paths, strict=True):
+        style = {"use": ", style=dotted", "carry": ", style=dashed"}.get(e.kind, "")
+        color = EDGES[e.kind]
+        text = "" if not e.label else f", label={quote(e.label)}"
+        points = _curve(path, lay)
+        pos = "" if not points else f', pos="e,{at(*points[-1])} {" ".join([at(*q) for q in points])}"'
+        out.append(f'  {e.src} -> {e.dst} [color="{color}", fontcolor="{color}"{style}{text}{pos}];')
+    out.append("}")
+    return "\n".join(out) + "\n"
+
+
+def _curve(path: list[int], lay: _Layered) -> list[tuple[float, float]]:
+    """The points of the curve of an edge between columns, 3n + 1 of them; none for edges within a column."""
+    if lay.layer[path[0]] == lay.layer[path[-1]]:
+        return []
+    axis = 0 if lay.horizontal else 1
+    points = [list(lay.point(i)) for i in path]
+    s = 1 if points[-1][axis] > points[0][axis] else -1
+    points[0][axis] += s * lay.sizes[path[0]][axis] / 2
+    points[-1][axis] -= s * (lay.sizes[path[-1]][axis] / 2 + 4)
+    out = [(points[0][0], points[0][1])]
+    for (xa, ya), (xb, yb) in pairwise(points):
+        if lay.horizontal:
+            m = (xa + xb) / 2
+            out += [(m, ya), (m, yb), (xb, yb)]
+        else:
+            m = (ya + yb) / 2
+            out += [(xa, m), (xb, m), (xb, yb)]
+    return out
