@@ -404,7 +404,7 @@ def stack(blocks, width=8, scoped=True, bias=None):
 
 
 def test_equal_scopes_are_drawn_once():
-    x, y = stack(60)
+    _, y = stack(60)
     d = gd.draw(y)
     p = d.picture
     assert {b.cluster[0] for b in p.boxes if b.cluster} == {"block0 … block59  × 60"}

@@ -60,15 +60,15 @@ class _Layered:
                 succ[a].append(b)
         order, later = _topological(succ)
         layer = [0] * self.n
-        has_in = [False] * self.n
+        arrive = [0] * self.n
         for i in order:
             for j in succ[i]:
                 if later[j] > later[i]:
                     layer[j] = max(layer[j], layer[i] + 1)
-                    has_in[j] = True
-        for i in reversed(order):                      # sources stand right before their first user
+                    arrive[j] += 1
+        for i in reversed(order):                      # as near to their users as that makes edges no longer: sources, side branches
             after = [layer[j] for j in succ[i] if later[j] > later[i]]
-            if after and not has_in[i]:
+            if len(after) >= arrive[i] and after:
                 layer[i] = min(after) - 1
         for a, b in self.heads.items():
             layer[b] = layer[a]
@@ -300,7 +300,8 @@ def _edge(kind: str, label: str, src: str, dst: str, path: list[int], lay: _Laye
     dash = {"use": ' stroke-dasharray="2 3"', "carry": ' stroke-dasharray="5 3"'}.get(kind, "")
     text = ""
     if label:
-        text = (f'<text x="{_n(middle[0])}" y="{_n(middle[1] - 3)}" font-size="9" text-anchor="middle" fill="{EDGES[kind]}">{escape(label)}</text>')
+        below = 10 if kind == "adjoint" and h else -3        # values above their edge, adjoints below: both can be read where they run close
+        text = (f'<text x="{_n(middle[0])}" y="{_n(middle[1] + below)}" font-size="9" text-anchor="middle" fill="{EDGES[kind]}">{escape(label)}</text>')
     return (f'<g class="edge {kind}"><title>{src}-&gt;{dst}</title><path d="{d}" fill="none" stroke="{EDGES[kind]}" '
             f'marker-end="url(#gd-{kind})"{dash}/>{text}</g>')
 
