@@ -9,6 +9,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import time
 import xml.etree.ElementTree as ElementTree
 
@@ -408,7 +409,7 @@ def test_equal_scopes_are_drawn_once():
     d = gd.draw(y)
     p = d.picture
     assert {b.cluster[0] for b in p.boxes if b.cluster} == {"block0 … block59  × 60"}
-    assert sorted(b.label[0] for b in p.boxes) == ["+", "@", "W0", "sin", "tanh", "x"]
+    assert sorted(b.label[0] for b in p.boxes) == ["+", "@", "W0 … W59", "sin", "tanh", "x"]
     assert [(e.kind, e.label) for e in p.edges].count(("carry", "next")) == 1
     assert p.hidden == 5 * 59 and "folded" in repr(d)
     assert len(gd.draw(y, fold=False, max_nodes=1000).picture.boxes) == len(gd.draw(y, max_nodes=None).picture.boxes) == 301
@@ -590,14 +591,16 @@ def test_pairs_stand_side_by_side():
         assert step > 0 if e.kind == "forward" else step <= 0 or e.kind == "use"
 
 
-def test_colours(tmp_path):
+def test_colours():
     x1, x2, y = survey()
     at = {x1: 2.0, x2: 5.0}
     f = gd.function([x1, x2], [y, *gd.grad(y, [x1, x2])])
+    value, adjoint = "largest absolute value", "largest absolute adjoint"
     for d, what in ((gd.draw(y, color="cost"), "FLOPs"), (gd.draw(y, color=f.cost()), "FLOPs"), (gd.draw(f, color="cost"), "FLOPs"),
-                    (gd.draw(f, color=f.profile(2.0, 5.0)), "nanoseconds"), (gd.draw(y, wrt=x1, at=at, color="value"), "largest absolute value"),
-                    (gd.draw(y, wrt=x1, at=at, color="adjoint"), "largest absolute adjoint"), (gd.trace(y, at=at).draw(color="adjoint"), "largest absolute adjoint"),
-                    (gd.trace(y, at=at).draw(color="value"), "largest absolute value"), (gd.draw(y, color={y: 1.0, x1: 3.0}), "given numbers")):
+                    (gd.draw(f, color=f.profile(2.0, 5.0)), "nanoseconds"), (gd.draw(y, color=f.profile(2.0, 5.0)), "nanoseconds"),
+                    (gd.draw(y, wrt=x1, at=at, color="value"), value), (gd.draw(y, wrt=x1, at=at, color="adjoint"), adjoint),
+                    (gd.trace(y, at=at).draw(color="adjoint"), adjoint), (gd.trace(y, at=at).draw(color="value"), value),
+                    (gd.draw(y, color={y: 1.0, x1: 3.0}), "given numbers")):
         assert f"colour: {what}" in d.picture.legend and what in d.dot and what in to_svg(d.picture)
         assert any(re.fullmatch("#[0-9a-f]{6}", b.fill) for b in d.picture.boxes)
     boxes = {b.label[0].split(" ")[0]: b.fill for b in gd.trace(y, at=at).draw(color="value").picture.boxes}
@@ -704,3 +707,19 @@ def test_a_fused_training_step():
     assert {"x: 512 B", "W: 256 B", "b: 32 B", "W (new)", "b (new)", "out0: 4 B"} <= labels
     small = gd.draw(f, max_nodes=4)
     assert "instructions more" in small.dot
+
+
+def test_pictures_of_the_readme(tmp_path):
+    """The script draws what the README shows; the stored files are small, and carry no script and no link."""
+    root = pathlib.Path(__file__).resolve().parent.parent
+    done = subprocess.run([sys.executable, root / "examples" / "pictures.py", tmp_path], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    drawn = {p.name for p in tmp_path.iterdir()}
+    shown = re.findall(r"!\[[^\]]*\]\(examples/pictures/(\w+\.svg)\)", (root / "README.md").read_text(encoding="utf-8"))
+    assert len(shown) >= 2 and set(shown) <= drawn
+    for name in drawn:
+        stored = root / "examples" / "pictures" / name
+        assert 5_000 < stored.stat().st_size < 100_000
+        for path in (stored, tmp_path / name):
+            tags = {e.tag.rpartition("}")[2] for e in ElementTree.fromstring(path.read_text(encoding="utf-8")).iter()}
+            assert not tags & {"script", "image", "foreignObject"} and "text" in tags

@@ -121,14 +121,16 @@ def memory_map(program: Any) -> Map | None:
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     makers: dict[int, tuple[str, Any]] = {}
-    for i, (op, outs, ins, _, node) in enumerate(program.instrs):
+    for i, (op, outs, ins, lines, node) in enumerate(program.instrs):
         for v in (*outs, *ins):
             if v.buffer >= 0:
                 first.setdefault(v.buffer, i)
                 last[v.buffer] = i
-        for v in outs:
-            if v.buffer >= 0:
-                makers.setdefault(v.buffer, (op, node))
+        for number, v in enumerate(outs):
+            if v.buffer >= 0 and v.buffer not in makers:
+                makers[v.buffer] = op, node
+                if op == "fused":              # which of its operations writes this output
+                    makers[v.buffer] = next(m for line, m in zip(lines[::-1], program.members(i)[::-1], strict=True) if line[2] == number)
     found = [b for b in first if program.places[b] >= 0 and program.buffers[b] and program.arena_nbytes]
     if not found:
         return None

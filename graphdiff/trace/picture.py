@@ -166,11 +166,17 @@ def build(outputs: Sequence[Node], *, direction: str = "LR", fold: bool = True, 
     here = {id(n): n for n in order}
     boxes: dict[str, Box] = {}
     position: dict[str, int] = {}
+    shared: set[Any] = set()
     for node in order:
         key = groups.key(node)
         if key in ids:
             picture.hidden += 1
+            shared.add(key)
             box = boxes[ids[key]]
+            if node.op.family == "leaf" and node.name is not None and key[0] == "node" and box.kind in ("input", "variable"):
+                first = here[key[1]].name
+                if first is not None and first != node.name:          # one box for x0, x1, ...: from the first to the last
+                    box.label = (f"{show_name(first, NAME)} … {show_name(node.name, NAME)}", *box.label[1:])
             if id(node) in ends:
                 box.output = True
                 if key[0] == "node":
@@ -215,7 +221,7 @@ def build(outputs: Sequence[Node], *, direction: str = "LR", fold: bool = True, 
                     continue
                 if repeated and position[src] >= position[dst]:
                     kind, text = "carry", "next"
-                several = repeated or any(groups.summary(groups.key(n)) is not None for n in (node, x))
+                several = groups.key(node) in shared or groups.key(x) in shared
                 if (src, dst, kind) in seen and (several or src == dst):
                     continue
                 if kind == "carry" and ((src, dst, "forward") in seen or (src, dst, "adjoint") in seen):
