@@ -14,7 +14,7 @@ from ..errors import GraphdiffError, show_name
 from ..graph.node import Node
 from ..graph.walk import toposort
 from ..specs import format_shape
-from .fold import is_adjoint
+from .fold import is_adjoint, shown_of
 from .memory import memory_map, show_nbytes
 from .picture import Box, Edge, Picture, build, symbol
 
@@ -22,7 +22,7 @@ from .picture import Box, Edge, Picture, build, symbol
 class _Program:
     """Builds the picture: boxes by key, writers by memory."""
 
-    def __init__(self, f: Any, direction: str, max_nodes: int | None, fills: Mapping[int, str]) -> None:
+    def __init__(self, f: Any, direction: str, max_nodes: int | None, fold: bool, fills: Mapping[int, str]) -> None:
         self.program = f.program
         self.fills = fills
         self.picture = Picture(direction=direction)
@@ -40,6 +40,7 @@ class _Program:
         n = len(self.program.instrs)
         self.shown = set(range(n))
         if max_nodes is not None and n > max_nodes:
+            max_nodes = shown_of(n, max_nodes) if fold else max_nodes
             front = max_nodes // 2
             self.shown = {*range(front), *range(n - (max_nodes - front), n)}
             self.picture.hidden = n - len(self.shown)
@@ -170,7 +171,7 @@ def function_picture(f: Any, *, direction: str, max_nodes: int | None, fold: boo
         numbers, what = instruction_numbers(f, color)
         scale = Scale(numbers.values(), what)
         fills, legend = {i: scale.fill(v) for i, v in numbers.items()}, scale.legend
-    maker = _Program(f, direction, max_nodes, fills)
+    maker = _Program(f, direction, max_nodes, fold, fills)
     for v in program.inputs:
         maker.external(-1 - v.buffer)
     for i in range(len(program.instrs)):

@@ -17,6 +17,7 @@ from ..graph.node import Node
 NAME = 60                      # characters of a name in a label
 PERIOD = 512                   # longest block of nodes that is recognised when it repeats
 READABLE = 100                 # up to this many nodes nothing is folded: everything can be seen at once
+FEW = 40                       # boxes at both ends of a long chain that has no structure
 OFTEN = 4                      # repetitions that are folded although the picture would be small enough without
 # Options that say where, not what: step 3 of a loop reads row 3, and is the same block as step 4 all the same.
 PLACES = frozenset(("starts", "start", "offset", "index", "site"))
@@ -118,7 +119,7 @@ class Fold:
         self.active = True
         if fold and self._scoped:
             self._collapse(max_nodes)
-        self._leave_out(max_nodes)
+        self._leave_out(max_nodes, fold)
         self._count()
 
     # -- what the picture asks -------------------------------------------------------------------------------------
@@ -434,7 +435,7 @@ class Fold:
             if new is not None:
                 self._keys[id(n)] = new
 
-    def _leave_out(self, max_nodes: int) -> None:
+    def _leave_out(self, max_nodes: int, fold: bool) -> None:
         """Blocks that repeat as one box each, the largest first; then leave the middle out."""
         for k, (_, block, adjoint) in sorted(enumerate(self._blocks), key=lambda item: -len(item[1][1])):
             if len(self._drawn()) <= max_nodes:
@@ -446,6 +447,8 @@ class Fold:
         drawn = self._drawn()
         if len(drawn) <= max_nodes:
             return
+        if fold:
+            max_nodes = shown_of(len(drawn), max_nodes)
         front = max(0, (max_nodes - 1) // 2)
         back = max(0, max_nodes - 1 - front)
         middle = set(drawn[front:len(drawn) - back])
@@ -453,6 +456,11 @@ class Fold:
             if self.key(n) in middle:
                 self._keys[id(n)] = ("cut",)
                 self._cut[n.op.symbol or n.op.name] += 1
+
+
+def shown_of(count: int, max_nodes: int) -> int:
+    """How many of `count` boxes without structure are drawn: where most are left out anyway, few enough to be read."""
+    return max_nodes if count <= 2 * max_nodes else min(max_nodes, FEW)
 
 
 def _expanded(expand: Any) -> frozenset[str]:

@@ -15,6 +15,7 @@ CHARACTER, LINE, PAD = 6.4, 14.0, 8.0
 GAP, LAYER_GAP = 14.0, 44.0
 SWEEPS = 6
 SECOND = ' font-size="9"'     # all lines of a box but the first
+ARROW = 6.0                # length of an arrow head in Graphviz at arrowsize 0.6
 POINTS = 20000             # above this many bends, long edges are straight lines
 
 
@@ -351,21 +352,23 @@ def to_placed_dot(p: Picture) -> str:
         color = EDGES[e.kind]
         text = "" if not e.label else f", label={quote(e.label)}"
         points = _curve(path, lay)
-        pos = "" if not points else f', pos="e,{at(*points[-1])} {" ".join([at(*q) for q in points])}"'
+        pos = "" if not points else f', pos="e,{at(*points[-1])} {" ".join([at(*q) for q in points[:-1]])}"'
         out.append(f'  {e.src} -> {e.dst} [color="{color}", fontcolor="{color}"{style}{text}{pos}];')
     out.append("}")
     return "\n".join(out) + "\n"
 
 
 def _curve(path: list[int], lay: _Layered) -> list[tuple[float, float]]:
-    """The points of the curve of an edge between columns, 3n + 1 of them; none for edges within a column."""
+    """The points of the curve of an edge between columns, 3n + 1 of them, and the tip of its arrow; none within a column."""
     if lay.layer[path[0]] == lay.layer[path[-1]]:
         return []
     axis = 0 if lay.horizontal else 1
     points = [list(lay.point(i)) for i in path]
     s = 1 if points[-1][axis] > points[0][axis] else -1
     points[0][axis] += s * lay.sizes[path[0]][axis] / 2
-    points[-1][axis] -= s * (lay.sizes[path[-1]][axis] / 2 + 4)
+    points[-1][axis] -= s * lay.sizes[path[-1]][axis] / 2
+    tip = (points[-1][0], points[-1][1])
+    points[-1][axis] -= s * ARROW
     out = [(points[0][0], points[0][1])]
     for (xa, ya), (xb, yb) in pairwise(points):
         if lay.horizontal:
@@ -374,4 +377,4 @@ def _curve(path: list[int], lay: _Layered) -> list[tuple[float, float]]:
         else:
             m = (ya + yb) / 2
             out += [(xa, m), (xb, m), (xb, yb)]
-    return out
+    return [*out, tip]

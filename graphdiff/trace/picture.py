@@ -210,7 +210,7 @@ def build(outputs: Sequence[Node], *, direction: str = "LR", fold: bool = True, 
     summarised = groups.active
     for node in order:
         dst = ids[groups.key(node)]
-        letters = edge_label is None and 1 < len(node.inputs) <= len(LETTERS) and node.op.name not in SYMMETRIC
+        letters = edge_label is None and groups.key(node)[0] == "node" and 1 < len(node.inputs) <= len(LETTERS) and node.op.name not in SYMMETRIC
         for k, x in enumerate(() if id(node) in stop else node.inputs):
             src = ids[groups.key(x)]
             kind = "forward" if not is_adjoint(node) or boxes[dst].kind == "summary" else "adjoint" if is_adjoint(x) else "use"
