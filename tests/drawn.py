@@ -8,6 +8,10 @@ import numpy as np
 import graphdiff as gd
 from graphdiff.graph.walk import toposort
 
+NAMES = ['"', "\\", "a\\", "\\N", '"]; evil [label="x', "<b>x</b>", "<TABLE>", "<script>alert(1)</script>", "]]>", "</svg><script>", "&amp;", "a\nb",
+         "a\rb", "a\0b", "a\u202eb", "\ud800", "\U0001F600", "{a|b}", "->", "node", "graph", "", "x" * 1_000_000, "javascript:alert(1)", "%n%s",
+         "${x}", "../../x", "a:b", "::", "end", "digraph", "a;b", "tab\tnl\nline", "n\u00e4me \u03b1", "\\N \\G \\l", "1", "None"]
+
 
 def read_dot(text):
     """{id: label}, [(from, to)] by the words and strings of the text alone; a stray or unfinished string is an error."""

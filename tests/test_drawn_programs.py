@@ -2,13 +2,16 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
-from drawn import leaf, read_dot, survey
+from drawn import NAMES, leaf, read_dot, survey
 
 import graphdiff as gd
+from graphdiff.graph.walk import toposort
 from graphdiff.trace import render as rendering
 from graphdiff.trace.layout import to_svg
 from graphdiff.trace.memory import memory_map
@@ -125,3 +128,32 @@ def test_colours():
             gd.draw(y, color=bad)
     with pytest.raises(gd.errors.NodeTypeError, match="needs values"):
         gd.draw(y, color="value")
+
+
+def test_a_box_of_several_nodes_shows_their_sum():
+    y, rng = gd.input("x"), np.random.default_rng(0)
+    for k in range(300):
+        with gd.scope("first" if k < 6 else "rest"):
+            y = (gd.sin, gd.cos, gd.tanh, gd.exp, gd.square)[rng.integers(5)](y)
+    cost = {n: 1.0 for n in toposort([y]) if n.op.family != "leaf"}
+    p = gd.draw(y, max_nodes=20, color=cost).picture
+    rest, = [b for b in p.boxes if "rest" in b.label[0]]
+    assert rest.label == ("rest", "294 nodes") and rest.fill == "#f48a4e" and "1 (pale) to 294 (dark" in p.legend
+
+
+@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+def test_names_in_the_memory_map(name):
+    """The one label that Graphviz reads as markup: of names there is only escaped text in it."""
+    x = gd.input("x", (3,))
+    f = gd.function([x], gd.sum(gd.sin(x).named(name)), passes=())
+    d = gd.draw(f)
+    table = ElementTree.fromstring(d.picture.memory.table())
+    assert {e.tag for e in table.iter()} == {"FONT", "TABLE", "TR", "TD"}
+    allowed = {"BORDER", "CELLBORDER", "CELLSPACING", "CELLPADDING", "COLSPAN", "ROWSPAN", "ALIGN", "VALIGN", "WIDTH", "HEIGHT", "COLOR", "BGCOLOR",
+               "POINT-SIZE", "FIXEDSIZE"}
+    assert {k for e in table.iter() for k in e.attrib} <= allowed
+    svg = ElementTree.fromstring(to_svg(d.picture))
+    assert not {e.tag.rpartition("}")[2] for e in svg.iter()} & {"script", "b", "TABLE", "image", "foreignObject"}
+    if shutil.which("dot") is not None:
+        done = subprocess.run(["dot", "-Tdot_json"], input=d.dot.encode(), capture_output=True, timeout=60)
+        assert done.returncode == 0 and not done.stderr.strip()

@@ -17,6 +17,26 @@ from ..graph.node import Node
 STOPS = ((0.0, (0xF7, 0xF9, 0xFA)), (0.5, (0xFF, 0xDF, 0x80)), (1.0, (0xF4, 0x8A, 0x4E)))
 
 
+class Colors:
+    """Numbers of nodes, to be shown as the colour of their boxes. A box of several nodes shows their sum, or the largest."""
+
+    def __init__(self, numbers: Mapping[int, float], what: str, *, add: bool = True) -> None:
+        self.numbers, self.what, self.add = numbers, what, add
+
+    def paint(self, picture: Any, members: Mapping[str, Sequence[Node]]) -> None:
+        """Fill the boxes of a picture; members: id of a box -> its nodes."""
+        totals: dict[str, float] = {}
+        for name, nodes in members.items():
+            own = [self.numbers[id(n)] for n in nodes if id(n) in self.numbers]
+            if own:
+                totals[name] = sum(own) if self.add else max(own, key=abs)
+        scale = Scale(totals.values(), self.what)
+        for b in picture.boxes:
+            if b.id in totals:
+                b.fill = scale.fill(totals[b.id])
+        picture.legend = scale.legend
+
+
 class Scale:
     """fill(number) -> '#rrggbb'; `legend` says what the ends mean."""
 

@@ -1,7 +1,7 @@
 """gd.draw: pictures of graphs, of both passes, of compiled programs and of traces."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -175,15 +175,13 @@ def draw(y: Any, *, wrt: Any = None, at: Any = None, style: str = "operations", 
 
     drawn = [*outputs, *gradients]
     options: dict[str, Any] = {}
-    legend = ""
     if at is not None:
         options = _value_options(drawn, at)
     if color is not None:
-        options["fill"], legend = _fills(drawn, color, options.pop("arrays", {}))
+        options["colors"] = _colors(drawn, color, options.get("arrays", {}))
     options.pop("arrays", None)
     picture = build(drawn, direction=direction, fold=fold, max_nodes=max_nodes, style=style, names=names, label=label if known else None,
                     expand=expand, **options)
-    picture.legend = legend
     return Drawing(picture)
 
 
@@ -216,20 +214,17 @@ def _value_options(drawn: Sequence[Node], at: Mapping[Node, Any]) -> dict[str, A
     return {"edge_label": text, "bad": bad, "arrays": arrays, "often": False}
 
 
-def _fills(drawn: Sequence[Node], color: Any, arrays: Mapping[int, Any]) -> tuple[Callable[[Node], str], str]:
-    """(node -> its colour, the legend)."""
-    from .color import Scale, magnitude, node_numbers
+def _colors(drawn: Sequence[Node], color: Any, arrays: Mapping[int, Any]) -> Any:
+    """The numbers that color= asks for."""
+    from .color import Colors, magnitude, node_numbers
     from .fold import is_adjoint
     order = toposort(drawn)
     if isinstance(color, str) and color in ("value", "adjoint"):
         if not arrays:
             raise NodeTypeError(f"draw: color={color!r} needs values: at={{input: value, ...}}")
         numbers = {id(n): magnitude(arrays[id(n)]) for n in order if is_adjoint(n) == (color == "adjoint")}
-        what = f"largest absolute {color}"
-    else:
-        numbers, what = node_numbers(order, color)
-    scale = Scale(numbers.values(), what)
-    return (lambda n: scale.fill(numbers[id(n)]) if id(n) in numbers else ""), scale.legend
+        return Colors(numbers, f"largest absolute {color}", add=False)
+    return Colors(*node_numbers(order, color))
 
 
 def _gradients(outputs: Sequence[Node], targets: Sequence[Node]) -> list[Node]:
@@ -284,20 +279,15 @@ def draw_trace(trace: Any, *, fold: bool = True, expand: Any = (), max_nodes: in
     for row, c, _ in trace.arrivals():
         reverse.append((c.consumer, row.node, show_name(short(c.value), 60)))
     names = {id(r.node): r.label for r in trace.rows}
-    options: dict[str, Any] = {}
-    legend = ""
-    if color is not None:
-        if isinstance(color, str) and color in ("value", "adjoint"):
-            from .color import Scale, magnitude
-            arrays = [(r.node, r.adjoint if color == "adjoint" else r.value) for r in trace.rows]
-            numbers = {id(n): magnitude(a) for n, a in arrays if a is not None}
-            scale = Scale(numbers.values(), f"largest absolute {color}")
-            options["fill"], legend = (lambda n: scale.fill(numbers[id(n)]) if id(n) in numbers else ""), scale.legend
-        else:
-            options["fill"], legend = _fills([trace.y], color, {})
+    colors = None
+    if isinstance(color, str) and color in ("value", "adjoint"):
+        from .color import Colors, magnitude
+        arrays = [(r.node, r.adjoint if color == "adjoint" else r.value) for r in trace.rows]
+        colors = Colors({id(n): magnitude(a) for n, a in arrays if a is not None}, f"largest absolute {color}", add=False)
+    elif color is not None:
+        colors = _colors([trace.y], color, {})
     picture = build([trace.y], direction=direction, fold=fold, max_nodes=max_nodes, style=style, names=names, label=lines, edge_label=value_of,
-                    reverse=reverse, bad=bad, stop=trace.given, expand=expand, often=False, **options)
-    picture.legend = legend
+                    reverse=reverse, bad=bad, stop=trace.given, expand=expand, often=False, colors=colors)
     return Drawing(picture)
 
 

@@ -149,11 +149,11 @@ def kind_of(node: Node) -> str:
 def build(outputs: Sequence[Node], *, direction: str = "LR", fold: bool = True, max_nodes: int | None = 200, style: str = "operations",
           names: Mapping[int, Any] | None = None, label: Callable[[Node], tuple[str, ...]] | None = None,
           edge_label: Callable[[Node], str] | None = None, reverse: Sequence[tuple[Node, Node, str]] = (),
-          bad: Callable[[Node], bool] | None = None, stop: Any = (), expand: Any = (), fill: Callable[[Node], str] | None = None,
+          bad: Callable[[Node], bool] | None = None, stop: Any = (), expand: Any = (), colors: Any = None,
           often: bool = True) -> Picture:
     """The picture of everything the outputs depend on.
 
-    label, edge_label, reverse (consumer, operand, text), bad and fill are for traces: what is written on boxes, on the edges
+    label, edge_label, reverse (consumer, operand, text), bad and colors (color.Colors) are for traces: what is written on boxes, on the edges
     that leave a node, on reverse edges, and how boxes are filled; nothing behind the nodes in stop (ids) is drawn. Which nodes
     share a box: see fold.py; often=False leaves small pictures as they are.
     """
@@ -167,8 +167,11 @@ def build(outputs: Sequence[Node], *, direction: str = "LR", fold: bool = True, 
     boxes: dict[str, Box] = {}
     position: dict[str, int] = {}
     shared: set[Any] = set()
+    members: dict[str, list[Node]] = {}
     for node in order:
         key = groups.key(node)
+        if colors is not None:
+            members.setdefault(ids.get(key) or f"n{len(ids)}", []).append(node)
         if key in ids:
             picture.hidden += 1
             shared.add(key)
@@ -196,7 +199,7 @@ def build(outputs: Sequence[Node], *, direction: str = "LR", fold: bool = True, 
         if told is None:
             kind = "input" if id(drawn) in stop else kind_of(drawn)
             box = Box(name, lines(drawn), kind, tip(drawn), groups.cluster(drawn, key), None, id(node) in ends,
-                      bad is not None and bad(node), "" if fill is None else fill(drawn), style == "variables" and kind != "constant")
+                      bad is not None and bad(node), "", style == "variables" and kind != "constant")
         else:
             box = Box(name, told, "adjoint" if key[0] in ("scope", "block") and key[2] else "summary", "several nodes", groups.cluster(drawn, key), None,
                       id(node) in ends)
@@ -236,6 +239,8 @@ def build(outputs: Sequence[Node], *, direction: str = "LR", fold: bool = True, 
             if summarised:
                 seen.add((src, dst, "adjoint"))
             picture.edges.append(Edge(src, dst, "adjoint", text))
+    if colors is not None:
+        colors.paint(picture, members)
     if summarised:
         picture.boxes = _running_order(picture)
     return picture
