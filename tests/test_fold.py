@@ -215,3 +215,19 @@ def test_ten_thousand_nodes_in_time():
             assert len(d.picture.boxes) <= 200 and svg.startswith("<svg")
             assert seconds < 15                       # under 2 s each on the build machine; a loaded one must not fail
     assert Fold([]).active is False
+
+
+def test_repeats_inside_of_equal_scopes():
+    """Blocks inside a block: what stood for the other scopes is itself drawn by another node, and collapses with its scope."""
+    x = gd.input("x", (4, 8))
+    y = x
+    for k in range(30):
+        with gd.scope(f"block{k}"):
+            with gd.scope("heads"):
+                y = gd.sum(gd.stack([gd.tanh(gd.exp(gd.sin(y) @ gd.variable(np.ones((8, 8)), f"W{h}"))) for h in range(6)]), axis=0)
+            y = gd.cos(y)
+    p = gd.draw(y).picture
+    assert {b.cluster for b in p.boxes} == {(), ("block0 … block29  × 30",), ("block0 … block29  × 30", "heads"),
+                                            ("block0 … block29  × 30", "heads", "× 6")} and len(p.boxes) < 30
+    small = gd.draw(y, max_nodes=8).picture
+    assert sorted(b.label[0] for b in small.boxes) == ["cos", "heads", "x"]

@@ -367,7 +367,13 @@ class Fold:
                             block.add(id(a))
         for n in self._order:
             if id(n) in rep:
-                self._keys[id(n)] = ("node", rep[id(n)])
+                keys[id(n)] = ("node", rep[id(n)])
+        for n in self._order:                       # a node that stood for others may itself be drawn by another now
+            key = keys.get(id(n))
+            seen = {id(n)}
+            while key is not None and key[0] == "node" and key[1] in keys and key[1] not in seen:
+                seen.add(key[1])
+                key = keys[id(n)] = keys[key[1]]
 
     def _best_start(self, seq: Sequence[Node], at: Mapping[int, int], start: int, period: int, slack: int) -> int:
         """Where in the run the blocks begin: there, where the fewest values are handed from one block to the next."""
