@@ -114,6 +114,35 @@ def test_ledger_sums_to_the_gradient_and_in_the_order_it_arrived():
             assert places == sorted(places, reverse=True)       # reading upwards is reading in the order of arrival
 
 
+def test_ledger_is_what_the_sweep_added():
+    # Contributions that are one and the same node, several operands of one consumer, and rules that give nothing.
+    x, w = gd.input("x", (3, 3)), gd.input("w", (3, 3))
+    h = gd.tanh(x).named("h")
+    parts = [h + h, h @ h, gd.concatenate([h, h, h])[:3], h, gd.stop_gradient(h) * h, gd.floor(h)]
+    total = parts[0]
+    for p in parts[1:]:
+        total = total + p
+    y = gd.sum(total * w)
+    rng = np.random.default_rng(3)
+    t = gd.trace(y, at={x: rng.normal(size=(3, 3)), w: rng.normal(size=(3, 3))})
+    came = [(c.consumer.op.name, c.operand) for c in t[h].contributions]
+    assert sorted(came) == sorted([("add", 0), ("add", 1), ("add", 1), ("matmul", 0), ("matmul", 1), ("concatenate", 0), ("concatenate", 1),
+                                   ("concatenate", 2), ("multiply", 1)])
+    total = 0
+    for c in t[h].contributions:
+        assert c.consumer.inputs[c.operand] is h
+        total = total + c.value
+        np.testing.assert_array_equal(c.sum, total)
+    np.testing.assert_array_equal(t[h].adjoint, total)
+
+
+def test_variables_and_constants_carry_their_scope():
+    with gd.scope("encoder"):
+        w = gd.variable(np.ones(3), "w")
+        y = w * np.arange(3.0) + 2.0
+    assert [n.scope for n in gd.graph.walk.toposort([y])] == ["encoder"] * 5
+
+
 def test_gradient_of_a_gradient():
     x = gd.input("x")
     t = gd.trace(gd.grad(gd.sin(x) * x, x), at={x: 0.5})

@@ -97,8 +97,11 @@ def connected(order: Sequence[Node], targets: Sequence[Node]) -> set[int]:
     return reach
 
 
-def sweep(y: Node, targets: Sequence[Node], seed: Node) -> dict[int, Any]:
-    """id(target) -> its adjoint node, or ZERO when it is connected but nothing flows; unconnected ones are absent."""
+def sweep(y: Node, targets: Sequence[Node], seed: Node, ledger: dict[int, list[Any]] | None = None) -> dict[int, Any]:
+    """id(target) -> its adjoint node, or ZERO when it is connected but nothing flows; unconnected ones are absent.
+
+    ledger, when given, is filled: id(node) -> [(consumer, operand, contribution, sum so far), ...] in order of arrival.
+    """
     order = toposort([y])
     reach = connected(order, targets)
     wanted = {id(t) for t in targets}
@@ -124,7 +127,7 @@ def sweep(y: Node, targets: Sequence[Node], seed: Node) -> dict[int, Any]:
         context.site = node._site
         partials = op.partials
         if partials is not None:
-            for x, partial in zip(inputs, partials, strict=True):
+            for i, (x, partial) in enumerate(zip(inputs, partials, strict=True)):
                 k = id(x)
                 if k not in reach:
                     continue
@@ -143,13 +146,15 @@ def sweep(y: Node, targets: Sequence[Node], seed: Node) -> dict[int, Any]:
                 if t.shape != x.shape:
                     t = sum_to(t, x.shape)
                 old = pending.get(k)
-                pending[k] = t if old is None or old is ZERO else add(old, t)
+                pending[k] = total = t if old is None or old is ZERO else add(old, t)
+                if ledger is not None:
+                    ledger.setdefault(k, []).append((node, i, t, total))
             continue
         needs = tuple([id(x) in reach for x in inputs])
         context.origin = Origin(node, node, "adjoint")
         assert op.vjp is not None      # no partials, no zero, no cut: the registry has seen to it
         parts = op.vjp(g, node, needs)
-        for x, need, t in zip(inputs, needs, parts, strict=True):
+        for i, (x, need, t) in enumerate(zip(inputs, needs, parts, strict=True)):
             if not need:
                 continue
             k = id(x)
@@ -161,7 +166,9 @@ def sweep(y: Node, targets: Sequence[Node], seed: Node) -> dict[int, Any]:
                 t = sum_to(t, x.shape)
             t = cast(t, x.dtype)
             old = pending.get(k)
-            pending[k] = t if old is None or old is ZERO else add(old, t)
+            pending[k] = total = t if old is None or old is ZERO else add(old, t)
+            if ledger is not None:
+                ledger.setdefault(k, []).append((node, i, t, total))
     return result
 
 

@@ -172,7 +172,7 @@ def as_node(value: Any, like: Any = None) -> Node:
     if isinstance(value, Dim):
         return _dim_node(value)
     array = checked_array(value, "operand")
-    return new_node(CONSTANT, (), (_frozen(array),), array.shape, array.dtype, site_now(), CONTEXT.origin, None)
+    return new_node(CONSTANT, (), (_frozen(array),), array.shape, array.dtype, site_now(), CONTEXT.origin, None, CONTEXT.scope)
 
 
 def _frozen(array: Any) -> Any:

@@ -356,63 +356,16 @@ Entry = tuple[Node, int, Node, Node]          # consumer, operand, contribution,
 
 
 def adjoints(y: Node, order: Sequence[Node], targets: Sequence[Node], seed: Node) -> tuple[dict[int, Any], dict[int, list[Entry]]]:
-    """(id(node) -> final adjoint or ZERO, id(node) -> its ledger) for every node between the targets and y.
-
-    Reverse mode keeps sums only; the ledger is read off them: a sum of contributions is an add whose origin names the
-    operand and the last consumer.
-    """
+    """(id(node) -> final adjoint or ZERO, id(node) -> its ledger) for every node between the targets and y."""
     reach = connected(order, targets)
     between = [n for n in order if id(n) in reach and n.dtype.kind == "f"]
+    ledger: dict[int, list[Entry]] = {}
     before = CONTEXT.site, CONTEXT.origin
     try:
-        final = sweep(y, between, seed)
+        final = sweep(y, between, seed, ledger)
     finally:
         CONTEXT.site, CONTEXT.origin = before
-    arrivals: dict[int, list[tuple[Node, int]]] = {}
-    for node in reversed(order):
-        g = final.get(id(node))
-        if g is None or g is ZERO or node.op.zero or node.op.cuts is not None:
-            continue
-        for k, x in enumerate(node.inputs):
-            if id(x) in reach:
-                arrivals.setdefault(id(x), []).append((node, k))
-    ledger = {}
-    for x in between:
-        g = final.get(id(x))
-        if isinstance(g, Node) and id(x) in arrivals:
-            ledger[id(x)] = _peel(x, g, arrivals[id(x)], final)
     return final, ledger
-
-
-def _peel(x: Node, g: Node, came: list[tuple[Node, int]], final: Mapping[int, Any]) -> list[Entry]:
-    entries: list[Entry] = []
-    last = len(came) - 1
-    while last > 0 and g.op.name == "add" and g.origin is not None and g.origin.primal is x and g.origin.kind == "adjoint":
-        consumer = g.origin.consumer
-        at = next((i for i in range(last, 0, -1) if came[i][0] is consumer), 0)
-        if at == 0 or not _could_come(g.inputs[0], x, came[:at], final):
-            break
-        entries.append((consumer, came[at][1], g.inputs[1], g))
-        g, last = g.inputs[0], at - 1
-    consumer, k = came[0]
-    for c, i in came[:last + 1]:        # the others had nothing to give
-        if _could_come(g, x, [(c, i)], final):
-            consumer, k = c, i
-            break
-    entries.append((consumer, k, g, g))
-    return entries[::-1]
-
-
-def _could_come(t: Node, x: Node, came: Sequence[tuple[Node, int]], final: Mapping[int, Any]) -> bool:
-    """Could t be the contribution of one of these consumers, or a sum of them?"""
-    o = t.origin
-    for c, _ in came:
-        g = final[id(c)]
-        if t is g or (o is not None and ((o.primal is x and o.consumer is c) or (o.primal is c and o.consumer is c))):
-            return True
-        if isinstance(g, Node) and g.op.name == "constant":
-            return True                 # a factor 1 is left out: the contribution may be any node
-    return False
 
 
 def number(order: Sequence[Node], first: Sequence[Node]) -> list[tuple[Node, int | None]]:
