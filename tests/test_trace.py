@@ -2,11 +2,14 @@
 from __future__ import annotations
 
 import csv
+import html
 import html.parser
 import io
+import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -63,6 +66,103 @@ def test_survey_table_is_golden():
     golden("trace_survey.tex", t.to_latex())
     golden("trace_survey.csv", t.to_csv())
     golden("trace_survey.table.html", t.to_html())
+    golden("trace_survey.rows.txt", t.to_text(layout="rows") + "\n")
+    golden("trace_survey.rows.md", t.to_markdown(layout="rows"))
+    golden("trace_survey.rows.csv", t.to_csv(layout="rows"))
+
+
+def test_survey_tangents_are_golden():
+    # Baydin et al. (2018), table 2: the tangent of y in the direction of x1.
+    x1, x2 = gd.inputs("x1 x2")
+    y = gd.log(x1) + x1 * x2 - gd.sin(x2)
+    t = gd.trace(y, at={x1: 2.0, x2: 5.0}, tangent={x1: 1.0})
+    assert [float(r.tangent) for r in t.rows] == [1, 0, 0.5, 5, 0, 5.5, 5.5]
+    golden("trace_tangents.txt", f"{t}\n\n{t.to_text(layout='rows')}\n\n{t.to_latex()}\n{t.to_latex(layout='rows')}\n{t.to_csv()}\n{t.to_markdown()}")
+    assert 'class="tangent">v5dot = v4dot = 5.5<' in t.to_html()
+
+
+def test_tangents_of_tensors_equal_forward_mode():
+    rng = np.random.default_rng(0)
+    x, w = gd.input("x", ("n", 3)), gd.variable(rng.normal(size=(3, 4)), "W")
+    h = gd.softmax(gd.relu(x @ w)).named("h")
+    y = gd.sum(gd.layer_norm(h) * gd.floor(h + 1.5)) + gd.max(x) + gd.logsumexp(x @ w)
+    a, d, e = rng.normal(size=(2, 3)), rng.normal(size=(2, 3)), rng.normal(size=(3, 4))
+    t = gd.trace(y, at={x: a}, tangent={x: d, w: e})
+    dx = gd.input("dx", x.shape)
+    np.testing.assert_allclose(t[y].tangent, gd.evaluate(gd.jvp(y, [x, w], [dx, gd.constant(e)]), {x: a, dx: d}), rtol=1e-12)
+    moving = (t.adjoint(x) * d).sum() + (t.adjoint(w) * e).sum()
+    np.testing.assert_allclose(t[y].tangent, moving, rtol=1e-12)
+    for r in t.rows:
+        if r.node.dtype.kind == "f" and r.node.op.family != "leaf":
+            want = gd.evaluate(gd.jvp(r.node, [x, w], [dx, gd.constant(e)]), {x: a, dx: d})
+            np.testing.assert_allclose(r.tangent, want, rtol=1e-12, atol=1e-15)
+    assert len(t.to_text().splitlines()[0].split("|")) == 3
+    with pytest.raises(gd.errors.ShapeError, match="tangent of x"):
+        gd.trace(y, at={x: a}, tangent={x: 1.0})
+    with pytest.raises(gd.errors.GradientError, match="'other'"):
+        gd.trace(y, at={x: a}, tangent={gd.input("other"): 1.0})
+    with pytest.raises(gd.errors.NodeTypeError, match="tangent is a dict"):
+        gd.trace(y, at={x: a}, tangent=1.0)
+    with pytest.raises(gd.errors.NodeTypeError, match="layout"):
+        t.to_text(layout="columns")
+
+
+def tex_is_well_formed(text: str) -> None:
+    """Groups, environments, math shifts and column counts of what a trace or rule writes; pdflatex decides where it is installed."""
+    bare = re.sub(r"\\[\\{}$&#_%]", "", re.sub(r"(?m)%.*$", "", re.sub(r"\\\\(?![a-zA-Z])", "\n", text.replace("\\%", ""))))
+    depth = 0
+    for c in bare:
+        depth += (c == "{") - (c == "}")
+        assert depth >= 0, text
+    assert depth == 0 and bare.count(r"\left") == bare.count(r"\right") + bare.count(r"\leftarrow"), text
+    opened = []
+    for word, name in re.findall(r"\\(begin|end)\{(\w+)\}", text):
+        if word == "begin":
+            opened.append(name)
+        else:
+            assert opened.pop() == name, text
+    assert opened == [] and bare.count("$") % 2 == 0
+    inside = False
+    for piece in re.split(r"(\$)", bare):
+        if piece == "$":
+            inside = not inside
+        elif not inside and "tabular" in text:          # outside math mode ^ and _ are errors
+            assert "^" not in piece and "_" not in piece, piece
+    columns = re.search(r"\\begin\{tabular\}\{([l|]+)\}", text)
+    if columns:
+        body = bare[bare.index("\n", bare.index("tabular}")):bare.index(r"\end")]
+        for line in body.splitlines():
+            assert line.strip() in ("", r"\hline") or line.count("&") == columns.group(1).count("l") - 1, line
+
+
+def compiled(pieces, tmp_path):
+    """pdflatex runs through, in a document with amsmath."""
+    if shutil.which("pdflatex") is None:
+        return
+    source = tmp_path / "t.tex"
+    head = "\\documentclass{article}\\usepackage[utf8]{inputenc}\\usepackage{amsmath}\\begin{document}\n"
+    source.write_text(head + "\n\n".join(pieces) + "\n\\end{document}\n")
+    done = subprocess.run(["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", source.name], cwd=tmp_path, timeout=120,
+                          capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
+def test_latex_compiles(tmp_path):
+    x, w = gd.input("x_1 {%}", (2, 3)), gd.variable(np.ones((3, 4)), "W^2")
+    h = gd.softmax(gd.relu(x @ w)).named("h&m")
+    y = gd.mean(gd.layer_norm(h) * 1e-9) + gd.max(gd.abs(x)) ** 1.5 + gd.sum(gd.where(x > 0, x, -x).astype("float32").astype("float64"))
+    t = gd.trace(y, at={x: np.arange(6.0).reshape(2, 3) - 2.5}, tangent={x: np.ones((2, 3))})
+    x1, x2 = gd.inputs("x1 x2")
+    s = gd.trace(gd.log(x1) + x1 * x2 - gd.sin(x2), at={x1: 2.0, x2: 5.0})
+    nan = gd.trace(gd.log(x1), at={x1: -1.0})
+    texts = [f(layout=layout) for f in (t.to_latex, s.to_latex, nan.to_latex) for layout in ("sides", "rows")]
+    for text in texts:
+        tex_is_well_formed(text)
+    compiled(texts, tmp_path)
+    with pytest.raises(AssertionError):
+        tex_is_well_formed("\\begin{tabular}{l|l}\n$a_{1$ & b \\\\\n\\end{tabular}")
+    with pytest.raises(AssertionError):
+        tex_is_well_formed("\\begin{tabular}{l|l}\n$a_{1}$ \\\\\n\\end{tabular}")
 
 
 def test_stepper_walks_both_passes():
@@ -303,8 +403,9 @@ def test_page_script_is_allowed_by_its_own_policy(tmp_path):
     assert base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() in page
     steps = [int(s) for s in re.findall(r'data-step="(\d+)"', page)]
     assert sorted(steps) == list(range(16))
-    for box in set(re.findall(r'data-box="(\w+)"', page)):
-        assert f'id="{box}"' in page
+    data = json.loads(html.unescape(re.search(r'<div id="data" hidden>(.*?)</div>', page, re.DOTALL).group(1)))
+    assert len(data["rows"]) == 7 and len(data["steps"]) == 16
+    assert all(f'<g class="node {kind}" id="{r["box"]}">' in page for r, kind in zip(data["rows"], ["input"] * 2 + ["op"] * 5, strict=True))
 
 
 def test_save_refuses_unknown_suffixes(tmp_path):

@@ -69,7 +69,7 @@ def located(error: Any, what: str, inputs: tuple[Any, ...] = ()) -> Any:
     nodes = [x for x in inputs if isinstance(x, Node)]
     labels = ("left", "right") if len(nodes) == 2 else tuple(f"operand {i}" for i in range(len(nodes))) if len(nodes) > 2 else ("operand",)
     fact, _, hint = str(error).partition("\nhint: ")
-    text = compose(f"{what}: {fact}", at=None if site is None else (str(site), site.source),
+    text = compose(fact if fact.startswith(f"{what}: ") else f"{what}: {fact}", at=None if site is None else (str(site), site.source),
                    rows=[(label, describe(x)) for label, x in zip(labels, nodes, strict=False)], hint=hint or None)
     new = type(error)(text)
     new.located = True

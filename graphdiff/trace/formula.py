@@ -33,25 +33,32 @@ class Piece(NamedTuple):
 
 
 class Name(NamedTuple):
-    """What a value is called: v with a number, or a user's word; `bars` counts the adjoint bars over it."""
+    """What a value is called: v with a number, or a user's word; bars count over it for adjoints, dots for tangents."""
 
     number: int | None
     word: str = ""
     bars: int = 0
+    dots: int = 0
 
     def bar(self) -> Name:
         """The name of this value's adjoint."""
         return self._replace(bars=self.bars + 1)
 
+    def dot(self) -> Name:
+        """The name of this value's tangent."""
+        return self._replace(dots=self.dots + 1)
+
     def text(self) -> str:
         """v-1, v-1bar, loss, lossbar."""
-        return (f"v{self.number}" if self.number is not None else show_name(self.word, NAME)) + "bar" * self.bars
+        return (f"v{self.number}" if self.number is not None else show_name(self.word, NAME)) + "bar" * self.bars + "dot" * self.dots
 
     def latex(self) -> str:
         r"""v_{-1}, \bar{v}_{-1}, \mathit{loss}."""
         base = "v" if self.number is not None else latex_word(self.word)
         for _ in range(self.bars):
             base = rf"\bar{{{base}}}" if self.number is not None else rf"\overline{{{base}}}"
+        for _ in range(self.dots):
+            base = rf"\dot{{{base}}}"
         return f"{base}_{{{self.number}}}" if self.number is not None else base
 
 
@@ -152,7 +159,7 @@ def _filled(node: Node, style: Any) -> Piece:
     """A constant array: its number if all elements are equal."""
     array = node._attrs[0]
     if array.size and (array == array.flat[0]).all():
-        return Piece(f"[{number_text(array.flat[0])}]" if style is TEXT else rf"\left[{number_text(array.flat[0])}\right]")
+        return Piece(f"[{number_text(array.flat[0])}]" if style is not LATEX else rf"\left[{number_text(array.flat[0])}\right]")
     return Piece(style.word(node.op.name) + format_shape(node.shape))
 
 
@@ -165,7 +172,7 @@ def product(a: Piece, b: Piece, style: Any = TEXT) -> Piece:
     if a.text == "-1" and b.binds >= PRODUCT:
         return Piece("-" + b.text, NEGATION, b.open_end)
     left = a.text if a.binds >= PRODUCT and not a.open_end and a.binds != CALL else style.bracket(a.text)
-    one_over = "1/" if style is TEXT else "1 / "
+    one_over = "1/" if style is not LATEX else "1 / "
     if b.binds == PRODUCT and b.text.startswith(one_over):
         return Piece(f"{left}/{b.text[len(one_over):]}", PRODUCT)
     right = b.text if b.binds >= CALL else style.bracket(b.text)
@@ -187,7 +194,7 @@ def _combine(node: Node, parts: list[Piece], style: Any) -> Piece:
         if name == "divide":
             bottom = _wrapped(b, POWER, style)
             top = a.text if a.binds >= PRODUCT and not a.open_end and a.binds != CALL else style.bracket(a.text)
-            return Piece(f"{top}/{bottom}" if style is TEXT else f"{top} / {bottom}", PRODUCT)
+            return Piece(f"{top}/{bottom}" if style is not LATEX else f"{top} / {bottom}", PRODUCT)
         if name in ("power", "int_power"):
             return Piece(style.power(_wrapped(a, ATOM, style), _wrapped(b, ATOM, style)), POWER)
         sign = style.tests.get(name)
@@ -202,9 +209,9 @@ def _combine(node: Node, parts: list[Piece], style: Any) -> Piece:
             return Piece(style.power(_wrapped(a, ATOM, style), "2"), POWER)
         if name == "reciprocal":
             bottom = _wrapped(a, POWER, style)
-            return Piece(f"1/{bottom}" if style is TEXT else f"1 / {bottom}", PRODUCT)
+            return Piece(f"1/{bottom}" if style is not LATEX else f"1 / {bottom}", PRODUCT)
         if name == "abs":
-            return Piece(f"|{a.text}|" if style is TEXT else rf"\left|{a.text}\right|")
+            return Piece(f"|{a.text}|" if style is not LATEX else rf"\left|{a.text}\right|")
         if name == "cast":
             return Piece(f"{style.word(node.dtype.name)}({a.text})")
         if style is LATEX and op.latex and name not in ("relu",):
@@ -216,9 +223,9 @@ def _combine(node: Node, parts: list[Piece], style: Any) -> Piece:
         return Piece(f"{style.word(word)}{style.bracket(a.text)}", POWER)
     if name == "transpose" and node._attrs[0] in ((1, 0), None) and len(parts) == 1:
         top = _wrapped(parts[0], ATOM, style)
-        return Piece(f"{top}^T" if style is TEXT else f"{top}^{{T}}", POWER)
+        return Piece(f"{top}^T" if style is not LATEX else f"{top}^{{T}}", POWER)
     options = ["" if k in ("keepdims",) and not v else f"{k}={_option(v)}" for k, v in zip(op.attr_names, node._attrs, strict=True)]
-    arguments = [p.text for p in parts] + [o if style is TEXT else style.word(o) for o in options if o]
+    arguments = [p.text for p in parts] + [o if style is not LATEX else style.word(o) for o in options if o]
     return Piece(f"{style.word(name)}({', '.join(arguments)})")
 
 
@@ -259,6 +266,39 @@ def local_rule(node: Node, needs: Sequence[bool]) -> tuple[Node, list[Term | Non
                 if need:
                     terms[i] = Term(ZERO if t is None else t, False)
     return g, terms
+
+
+def tangent_formula(node: Node, names: Names, moved: Sequence[bool], style: Any = TEXT) -> str:
+    """The tangent of a node in the tangents of its operands: 'v-1dot v0 + v0dot v-1'. moved: which operands have one."""
+    op = node.op
+
+    def dotted(x: Node) -> Piece:
+        name = names(x)
+        return Piece(style.name(name.dot())) if name is not None else Piece("...")
+
+    pieces: list[Piece] = []
+    if op.linear:
+        for i in op.linear:
+            if moved[i]:
+                parts = [dotted(x) if j == i else formula(x, names, style, DEPTH - 1) for j, x in enumerate(node.inputs)]
+                pieces.append(_combine(node, parts, style))
+    elif op.partials is not None:
+        _, terms = local_rule(node, moved)
+        for x, term in zip(node.inputs, terms, strict=True):
+            e = None if term is None else term.expression
+            if e is None or (isinstance(e, str) and e == ZERO):
+                continue
+            if isinstance(e, str):
+                pieces.append(dotted(x) if e == ONE else Piece("-" + dotted(x).text, NEGATION))
+            else:
+                pieces.append(product(dotted(x), formula(e, names, style), style))
+    elif not op.zero and op.cuts is None:
+        arguments = [dotted(x).text for x, m in zip(node.inputs, moved, strict=True) if m]
+        return f"{style.word('d')} {style.word(op.name)}{style.bracket(', '.join(arguments))}" if arguments else "0"
+    text = pieces[0].text if pieces else "0"
+    for p in pieces[1:]:
+        text += f" - {p.text[1:]}" if p.binds == NEGATION and p.text.startswith("-") else f" + {_wrapped(p, SUM, style)}"
+    return text
 
 
 def term_formula(term: Term, bar: Name, g: Node, consumer: Node, operand: Node, names: Names, style: Any = TEXT) -> str:

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from ..diff.forward import push
 from ..diff.reverse import connected, sweep
-from ..errors import FormatError, GradientError, NodeTypeError, show_name
-from ..graph.build import CONTEXT, as_node, make_constant, public, scalar
+from ..errors import FormatError, GradientError, NodeTypeError, ShapeError, show_name
+from ..graph.build import CONTEXT, as_node, make_constant, named_input, public, scalar
 from ..graph.node import Node, Origin, Site
 from ..graph.opdef import ZERO
 from ..graph.walk import toposort
+from ..ops.families import cast
 from ..passes.concrete import stand_in, substitute
-from ..specs import has_dims
-from .formula import LATEX, LONGEST, TEXT, Name, Term, formula, inlined, local_rule, term_formula
+from ..specs import format_shape, has_dims
+from .formula import LATEX, LONGEST, NAME, TEXT, Name, Names, Term, formula, inlined, local_rule, tangent_formula, term_formula
 from .run import values
-from .table import tex
+from .table import short, tex
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,6 +37,7 @@ class Contribution:
     operand: int             # which operand of the consumer the node is
     by: str                  # the consumer's name in the table
     formula: str             # 'v3bar cos v0'
+    filled: str              # the same with numbers: '(-1) cos 5'
     latex: str
     value: Any
     sum: Any                 # the adjoint after this contribution
@@ -47,13 +50,17 @@ class Row:
     index: int | None        # 1-n ... 0 for inputs and variables, 1, 2, ... for operations, None for constants
     name: str
     label: Name
-    formula: str
+    formula: str             # 'v-1 v0'
+    filled: str              # the same with numbers: '2*5'
     latex: str
     value: Any
     adjoint: Any
     contributions: tuple[Contribution, ...]
     site: Site | None
     node: Node
+    tangent: Any = None      # forward mode's, where it was asked for
+    tangent_formula: str = ""
+    tangent_latex: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,6 +98,7 @@ class Trace:
     seed: Any                                     # the adjoint of y: 1, or ones; None when y has no derivative
     note: str = ""
     given: frozenset[int] = frozenset()           # ids of interior nodes whose values were given
+    forward: bool = False                         # are there tangents?
     _by_node: dict[int, Row] = field(default_factory=dict, repr=False)
     _values: dict[int, Any] = field(default_factory=dict, repr=False)
     _keep: list[Any] = field(default_factory=list, repr=False)
@@ -190,30 +198,31 @@ class Trace:
     def __repr__(self) -> str:
         return f"<trace of {self.y!r}: {len(self.rows)} rows, wrt {len(self.wrt)}>"
 
-    def to_text(self, max_rows: int | None = None) -> str:
-        """The two-sided table; max_rows=None shows all rows."""
+    def to_text(self, max_rows: int | None = None, *, layout: str = "sides") -> str:
+        """The table; max_rows=None shows all rows. layout: "sides", primal trace left and adjoint trace right, or "rows", one row a
+        node with its ledger: who contributed what to its adjoint, in order, and the sum after it."""
         from .table import to_text
-        return to_text(self, max_rows)
+        return to_text(self, max_rows, layout)
 
-    def to_markdown(self) -> str:
-        """A table for Markdown; names are escaped."""
+    def to_markdown(self, *, layout: str = "sides") -> str:
+        """A table for Markdown; names are escaped. layout as in to_text."""
         from .table import to_markdown
-        return to_markdown(self)
+        return to_markdown(self, layout)
 
-    def to_latex(self) -> str:
-        """A tabular environment with the survey's two columns; needs no package beyond LaTeX itself."""
+    def to_latex(self, *, layout: str = "sides") -> str:
+        """A tabular environment; needs amsmath. layout as in to_text."""
         from .table import to_latex
-        return to_latex(self)
+        return to_latex(self, layout)
 
-    def to_csv(self) -> str:
-        """One line a value and one a contribution, numbers in full."""
+    def to_csv(self, *, layout: str = "sides") -> str:
+        """Numbers in full. layout: "sides", one line a value and one a contribution, or "rows", a line a node."""
         from .table import to_csv
-        return to_csv(self)
+        return to_csv(self, layout)
 
-    def to_html(self) -> str:
-        """The table as an HTML fragment without script."""
+    def to_html(self, *, layout: str = "sides") -> str:
+        """The table as an HTML fragment without script. layout as in to_text."""
         from .html import table
-        return table(self)
+        return table(self, layout)
 
     def draw(self, **options: Any) -> Any:
         """The graph with values on its forward edges and adjoints on its reverse edges: a Drawing."""
@@ -229,7 +238,7 @@ class Trace:
             self.draw().save(path)
             return
         if suffix in (".html", ".htm"):
-            from .html import page
+            from .page import page
             text = page(self)
         elif suffix == ".md":
             text = self.to_markdown()
@@ -250,12 +259,14 @@ class Trace:
 
 # -- making one --------------------------------------------------------------------------------------------------------
 
-def trace(y: Any, *args: Any, at: Mapping[Node, Any] | None = None, wrt: Any = None, **numpy_options: Any) -> Any:
+def trace(y: Any, *args: Any, at: Mapping[Node, Any] | None = None, wrt: Any = None, tangent: Mapping[Node, Any] | None = None,
+          **numpy_options: Any) -> Any:
     """Run both passes of y at the given values and keep every value and every contribution: a Trace.
 
     at: {input: value} for every input y depends on; an interior node may be given instead. wrt: a node or nodes, by
-    default every float input and variable. y that is not a scalar is traced as sum(y): its seed is all ones. Without
-    `at` this is NumPy's trace, the sum along a diagonal: trace(x, offset=0, axis1=0, axis2=1).
+    default every float input and variable. y that is not a scalar is traced as sum(y): its seed is all ones. tangent:
+    {node: its tangent} (shaped as the node) adds the tangents of forward mode, a third column. Without `at` this is
+    NumPy's trace, the sum along a diagonal: trace(x, offset=0, axis1=0, axis2=1).
     """
     if at is None:
         if isinstance(y, Node) and y.ndim < 2 and not args and not numpy_options:
@@ -264,12 +275,11 @@ def trace(y: Any, *args: Any, at: Mapping[Node, Any] | None = None, wrt: Any = N
         from ..ops.movement import trace as matrix_trace
         return matrix_trace(y, *args, **numpy_options)
     if args or numpy_options:
-        raise NodeTypeError("trace: with at= there are no other arguments but wrt")
-    return _trace(y, at, wrt)
+        raise NodeTypeError("trace: with at= there are no other arguments but wrt and tangent")
+    return _trace(y, at, wrt, tangent)
 
 
-@public
-def _trace(y: Any, at: Mapping[Node, Any], wrt: Any) -> Trace:
+def _checked(y: Any, at: Mapping[Node, Any], wrt: Any, tangent: Mapping[Node, Any] | None) -> Trace:
     y = as_node(y)
     if not isinstance(at, Mapping):
         raise NodeTypeError(f"trace: at is a dict {{input: value}}, not {type(at).__name__}")
@@ -284,6 +294,8 @@ def _trace(y: Any, at: Mapping[Node, Any], wrt: Any) -> Trace:
             raise NodeTypeError(f"trace: can differentiate with respect to nodes only, not {type(t).__name__}")
         if t.dtype.kind != "f":
             raise GradientError(f"trace: cannot differentiate with respect to {t.label!r} ({t.spec}): integers and bools have no derivative")
+    if tangent is not None and not isinstance(tangent, Mapping):
+        raise NodeTypeError(f"trace: tangent is a dict {{node: tangent}}, not {type(tangent).__name__}")
     # Interior nodes with given values become inputs; what the user sees are still the nodes of the user.
     theirs: dict[int, Node] = {}
     feeds: dict[Node, Any] = {}
@@ -305,10 +317,43 @@ def _trace(y: Any, at: Mapping[Node, Any], wrt: Any) -> Trace:
         lost = [t for t in targets_here if id(t) not in here]
         if lost:
             raise GradientError(f"trace: {y.label!r} does not depend on {lost[0].label!r}")
-    return _record(root, order, targets_here, feeds, theirs)
+    tangents: dict[int, Any] | None = None
+    if tangent is not None:
+        tangents = _tangents(root, {replaced.get(id(x), new.get(id(x), x)): v for x, v in tangent.items()}, here, feeds)
+    return _record(root, order, targets_here, feeds, theirs, tangents)
 
 
-def _record(y: Node, order: list[Node], targets: Sequence[Node], feeds: dict[Node, Any], theirs: dict[int, Node]) -> Trace:
+_checked.__name__ = "trace"           # as errors call it
+_trace = public(_checked)
+
+
+def _tangents(y: Node, given: Mapping[Any, Any], here: set[int], feeds: dict[Node, Any]) -> dict[int, Any]:
+    """id(node) -> its tangent node, or ZERO, for every node of y that moves. Arrays become inputs, with their values in feeds."""
+    found: dict[int, Any] = {}
+    for x, value in given.items():
+        if not isinstance(x, Node):
+            raise NodeTypeError(f"trace: the keys of tangent are nodes, not {type(x).__name__}")
+        if x.dtype.kind != "f":
+            raise GradientError(f"trace: {x.label!r} ({x.spec}) has no tangent: integers and bools have no derivative")
+        if id(x) not in here:
+            raise GradientError(f"trace: {y.label!r} does not depend on {x.label!r}")
+        if isinstance(value, Node):
+            if value.shape != x.shape:
+                raise ShapeError(f"trace: the tangent of {x.label!r} has shape {format_shape(value.shape)}, the node has {format_shape(x.shape)}")
+            found[id(x)] = cast(value, x.dtype)
+        else:                           # an input of its own: named sizes are known only with the values
+            t = found[id(x)] = named_input(f"tangent of {x.label}", x.shape, x.dtype)
+            feeds[t] = value
+    before = CONTEXT.site, CONTEXT.origin
+    try:
+        push([y], list(given), found)
+    finally:
+        CONTEXT.site, CONTEXT.origin = before
+    return found
+
+
+def _record(y: Node, order: list[Node], targets: Sequence[Node], feeds: dict[Node, Any], theirs: dict[int, Node],
+            tangents: dict[int, Any] | None = None) -> Trace:
     note, seed = "", None
     final: dict[int, Any] = {}
     ledger: dict[int, list[Entry]] = {}
@@ -324,18 +369,19 @@ def _record(y: Node, order: list[Node], targets: Sequence[Node], feeds: dict[Nod
     for entries in ledger.values():
         for _, _, t, total in entries:
             wanted += (t, total)
+    wanted += [t for t in (tangents or {}).values() if isinstance(t, Node)]
     arrays = values(wanted, feeds)
     for a in arrays.values():
         a.flags.writeable = False
     numbered = number(order, list(feeds))
     labels = names(numbered)
-    rows = _rows(numbered, labels, final, ledger, arrays, theirs)
+    rows = _rows(numbered, labels, final, ledger, arrays, theirs, tangents)
     by_node = {id(r.node): r for r in rows}
     found = {id(theirs.get(id(n), n)): arrays[id(n)] for n in order}
     seed_value = None if seed is None or id(y) not in final else arrays[id(seed)]
     shown = tuple([theirs.get(id(t), t) for t in targets])
     given = frozenset([id(theirs[id(n)]) for n in feeds if id(n) in theirs])
-    return Trace(theirs.get(id(y), y), shown, tuple(rows), seed_value, note, given, by_node, found, [order, wanted])
+    return Trace(theirs.get(id(y), y), shown, tuple(rows), seed_value, note, given, tangents is not None, by_node, found, [order, wanted])
 
 
 def _seed(y: Node) -> Node:
@@ -434,9 +480,14 @@ def _looks_numbered(word: str) -> bool:
 
 
 def _rows(numbered: Sequence[tuple[Node, int | None]], labels: dict[int, Name], final: Mapping[int, Any],
-          ledger: Mapping[int, list[Entry]], arrays: Mapping[int, Any], theirs: Mapping[int, Node]) -> list[Row]:
+          ledger: Mapping[int, list[Entry]], arrays: Mapping[int, Any], theirs: Mapping[int, Node],
+          tangents: Mapping[int, Any] | None) -> list[Row]:
     def name_of(n: Node) -> Name | None:
         return labels.get(id(n))
+
+    def number_of(n: Node) -> Name | None:
+        """A node's number in the place of its name; large arrays keep their names."""
+        return None if id(n) not in labels else _numeral(arrays[id(n)]) or labels[id(n)]
 
     rules: dict[int, tuple[Node, list[Term | None]]] = {}
 
@@ -460,22 +511,52 @@ def _rows(numbered: Sequence[tuple[Node, int | None]], labels: dict[int, Name], 
                 stand, terms = rule(consumer)
                 term = terms[k]
                 bar = labels[id(consumer)].bar()
-                told = ["", ""]
+                told, filled = ["", ""], ""
                 if term is not None:
                     told = [term_formula(term, bar, stand, consumer, node, name_of, s) for s in (TEXT, LATEX)]
                     if len(told[0]) > LONGEST:       # LaTeX cannot be cut anywhere: it names the rule
                         told = [show_name(told[0], LONGEST), rf"\ldots\text{{({tex(consumer.op.name)})}}"]
-                contributions.append(Contribution(theirs.get(id(consumer), consumer), k, labels[id(consumer)].text(), told[0], told[1],
-                                                  arrays[id(t)], arrays[id(total)]))
+                    gbar = final[id(consumer)]
+                    filled = term_formula(term, _numeral(arrays[id(gbar)]) or bar, stand, consumer, node, number_of, TEXT)
+                contributions.append(Contribution(theirs.get(id(consumer), consumer), k, labels[id(consumer)].text(), told[0],
+                                                  show_name(filled, LONGEST), told[1], arrays[id(t)], arrays[id(total)]))
         label = labels[id(node)]
+        filled = ""
         if node.op.family == "leaf":
             own = Name(None, node.name if node.name is not None else "given" if id(node) in theirs else node.op.name)
             text, latex = own.text(), own.latex()
         else:
             text, latex = [formula(node, name_of, s, top=True).text for s in (TEXT, LATEX)]
+            filled = show_name(formula(node, number_of, TEXT, top=True).text, LONGEST)
         shown = theirs.get(id(node), node)
-        rows.append(Row(index, label.text(), label, text, latex, arrays[id(node)], adjoint, tuple(contributions), shown.site, shown))
+        row = Row(index, label.text(), label, text, filled, latex, arrays[id(node)], adjoint, tuple(contributions), shown.site, shown)
+        rows.append(row if tangents is None or node.dtype.kind != "f" else _moving(row, node, name_of, tangents, arrays))
     return rows
+
+
+def _numeral(array: Any) -> Name | None:
+    """A value as a word of a formula, negative numbers in brackets; None for arrays that are summarised."""
+    text = short(array)
+    if (array.ndim and not text.startswith("[")) or len(text) > NAME or "min" in text:
+        return None
+    return Name(None, f"({text})" if text.startswith("-") else text)
+
+
+def _moving(row: Row, node: Node, names: Names, tangents: Mapping[int, Any], arrays: Mapping[int, Any]) -> Row:
+    """The row with its tangent."""
+    t = tangents.get(id(node))
+    if t is None or t is ZERO:
+        tangent = np.zeros_like(row.value)
+        tangent.flags.writeable = False
+    else:
+        tangent = arrays[id(t)]
+    text = latex = ""
+    if node.op.family != "leaf" and t is not None:
+        moved = [isinstance(tangents.get(id(x)), Node) for x in node.inputs]
+        text, latex = [tangent_formula(node, names, moved, s) for s in (TEXT, LATEX)]
+        if len(text) > LONGEST:
+            text, latex = show_name(text, LONGEST), rf"\ldots\text{{({tex(node.op.name)})}}"
+    return replace(row, tangent=tangent, tangent_formula=text, tangent_latex=latex)
 
 
 __all__ = ["Contribution", "Row", "Step", "Trace", "adjoints", "trace"]

@@ -1,7 +1,8 @@
 """A trace as a table: text, Markdown, LaTeX, CSV.
 
 Two sides, as in the survey: the primal trace is read down on the left; the adjoint trace is read up on the right, and
-what a node gives to its operands stands beside the node.
+what a node gives to its operands stands beside the node. Tangents, when there are any, have a column between. The other
+layout has one row a node, with its ledger.
 """
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import show_name
+from ..errors import NodeTypeError, show_name
 from ..specs import format_shape
+from .formula import Name
 
 if TYPE_CHECKING:
     from .record import Contribution, Row, Trace
@@ -69,6 +71,14 @@ def primal_line(row: Row) -> str:
     return f"{row.name} = {row.formula} = {short(row.value)}"
 
 
+def tangent_line(row: Row) -> str:
+    """v1dot = v-1dot/v-1 = 0.5; '' without a tangent."""
+    if row.tangent is None:
+        return ""
+    told = [row.label.dot().text(), row.tangent_formula, short(row.tangent)]
+    return " = ".join(t for t in told if t)
+
+
 def adjoint_line(row: Row) -> str:
     """v5bar = 1"""
     return f"{row.label.bar().text()} = {short(row.adjoint)}"
@@ -114,27 +124,58 @@ def last_line(trace: Trace) -> str:
     return f"{word} = {top.name} = {short(top.value)}"
 
 
-def to_text(trace: Trace, max_rows: int | None = SHOWN_ROWS) -> str:
-    """The two-sided table."""
-    rows = sides(trace)
-    lines: list[tuple[str, str]] = []
-    if max_rows is not None and len(rows) > max_rows:
-        half = max_rows // 2
-        chosen = [*rows[:half], None, *rows[len(rows) - half:]]
-        left_out = len(rows) - 2 * half
+LAYOUTS = ("sides", "rows")
+HEADS = ("Primal trace, read down", "Tangent trace, read down", "Adjoint trace, read up")
+COLUMNS = ("index", "name", "formula", "value", "tangent", "adjoint", "from", "contribution", "gives", "sum")
+
+
+def check_layout(layout: Any) -> None:
+    if layout not in LAYOUTS:
+        raise NodeTypeError(f"layout must be 'sides' or 'rows', not {layout!r}")
+
+
+def node_cells(row: Row) -> list[list[str]]:
+    """The lines of a node where a line is a node: its cells, and a line more for every further contribution (COLUMNS)."""
+    own = ["" if row.index is None else str(row.index), row.name, row.formula, short(row.value),
+           "" if row.tangent is None else short(row.tangent), "" if row.adjoint is None else short(row.adjoint)]
+    ledger = [[c.by, c.formula, short(c.value), short(c.sum)] for c in row.contributions] or [[""] * 4]
+    return [(own if i == 0 else [""] * len(own)) + entry for i, entry in enumerate(ledger)]
+
+
+def cells(trace: Trace, layout: str = "sides", max_rows: int | None = None) -> tuple[list[str], list[list[str]]]:
+    """(heads, lines of cells) of a table in either layout; the middle is left out above max_rows rows."""
+    check_layout(layout)
+    groups: list[list[list[str]]]
+    if layout == "rows":
+        heads = list(COLUMNS)
+        groups = [node_cells(r) for r in trace.rows]
     else:
-        chosen, left_out = list(rows), 0
-    for item in chosen:
-        if item is None:
-            lines.append((f"... {left_out} rows more", ""))
-            continue
-        _, left, right = item
-        lines += [(left if i == 0 else "", right[i] if i < len(right) else "") for i in range(max(1, len(right)))]
-    lines.append((last_line(trace), ""))
-    heads = ("Primal trace, read down", "Adjoint trace, read up")
-    width = min(max(len(heads[0]), *(len(a) for a, _ in lines)), 78)
-    text = [f"{heads[0]:<{width}} | {heads[1]}", "-" * (width + 1) + "+" + "-" * (len(heads[1]) + 2)]
-    text += [f"{a:<{width}} | {b}".rstrip() for a, b in lines]
+        heads = list(HEADS)
+        groups = [[[left if i == 0 else "", tangent_line(row) if i == 0 else "", right[i] if i < len(right) else ""]
+                   for i in range(max(1, len(right)))] for row, left, right in sides(trace)]
+    if max_rows is not None and len(groups) > max_rows:
+        half = max_rows // 2
+        middle = [[f"... {len(groups) - 2 * half} rows more", *[""] * (len(heads) - 1)]]
+        groups = [*groups[:half], middle, *groups[len(groups) - half:]]
+    lines = [line for group in groups for line in group]
+    if layout == "sides":
+        lines.append([last_line(trace), "", ""])
+    if not trace.forward:
+        k = [h.lower().startswith("tangent") for h in heads].index(True)
+        heads.pop(k)
+        for line in lines:
+            line.pop(k)
+    return heads, lines
+
+
+def to_text(trace: Trace, max_rows: int | None = SHOWN_ROWS, layout: str = "sides") -> str:
+    """The table in columns."""
+    heads, lines = cells(trace, layout, max_rows)
+    widths = [min(max(len(line[k]) for line in [heads, *lines]), 78) for k in range(len(heads))]
+    widths[-1] = len(heads[-1]) + 1
+    text = [" | ".join(f"{c:<{w}}" for c, w in zip(heads, widths, strict=True)).rstrip(),
+            "+".join("-" * (w + (1 if k in (0, len(widths) - 1) else 2)) for k, w in enumerate(widths))]
+    text += [" | ".join(f"{c:<{w}}" for c, w in zip(line, widths, strict=True)).rstrip() for line in lines]
     if trace.note:
         text.append(trace.note)
     return "\n".join(text)
@@ -147,12 +188,11 @@ def _md(text: str) -> str:
     return "".join(_MARKDOWN.get(c, c) for c in text)
 
 
-def to_markdown(trace: Trace) -> str:
+def to_markdown(trace: Trace, layout: str = "sides") -> str:
     """The table for Markdown, one line a line of the printed table."""
-    lines = ["| Primal trace, read down | Adjoint trace, read up |", "| :-- | :-- |"]
-    for _, left, right in sides(trace):
-        lines += [f"| {_md(left) if i == 0 else ''} | {_md(right[i]) if i < len(right) else ''} |" for i in range(max(1, len(right)))]
-    lines.append(f"| {_md(last_line(trace))} | |")
+    heads, body = cells(trace, layout)
+    lines = ["| " + " | ".join(heads) + " |", "| " + " | ".join(":--" for _ in heads) + " |"]
+    lines += ["| " + " | ".join(_md(c) for c in line) + " |" for line in body]
     if trace.note:
         lines += ["", _md(trace.note)]
     return "\n".join(lines) + "\n"
@@ -175,28 +215,54 @@ def _tex_value(array: Any) -> str:
     return rf"\text{{{tex(text)}}}" if any(c.isalpha() for c in text) else text.replace(", ", r",\ ")
 
 
-def to_latex(trace: Trace) -> str:
-    r"""The table for LaTeX: a tabular of two columns, formulas in math mode (\text wants amsmath)."""
+def to_latex(trace: Trace, layout: str = "sides") -> str:
+    r"""The table for LaTeX: a tabular, formulas in math mode (\text wants amsmath)."""
+    check_layout(layout)
+    lines = ["% needs \\usepackage{amsmath}"]
+    lines += _latex_rows(trace) if layout == "rows" else _latex_sides(trace)
+    return "\n".join([*lines, r"\end{tabular}"]) + "\n"
+
+
+def _latex_sides(trace: Trace) -> list[str]:
     right: dict[int, list[str]] = {}
     for row, c, first in trace.arrivals():
         bar = row.label.bar().latex()
         right.setdefault(id(c.consumer), []).append(
             rf"${bar} = {'' if first else bar + ' + '}{c.latex} = {_tex_value(c.sum)}$")
-    lines = ["% needs \\usepackage{amsmath}", r"\begin{tabular}{l|l}", r"Primal trace $\downarrow$ & Adjoint trace $\uparrow$ \\", r"\hline"]
+    middle = r" & Tangent trace $\downarrow$" if trace.forward else ""
+    lines = [r"\begin{tabular}{l|l" + ("|l}" if trace.forward else "}"),
+             rf"Primal trace $\downarrow${middle} & Adjoint trace $\uparrow$ \\", r"\hline"]
     for row in trace.rows:
-        cells = right.get(id(row.node), [])[::-1]
+        beside = right.get(id(row.node), [])[::-1]
         if row.node is trace.y and trace.seed is not None:
-            cells.append(rf"${row.label.bar().latex()} = {_tex_value(row.adjoint)}$")
+            beside.append(rf"${row.label.bar().latex()} = {_tex_value(row.adjoint)}$")
         if input_line(row) is not None:
             assert row.node.name is not None
-            from .formula import Name
             own = Name(None, row.node.name).bar().latex()
-            cells.insert(0, rf"${own} = {row.label.bar().latex()} = {_tex_value(row.adjoint)}$")
+            beside.insert(0, rf"${own} = {row.label.bar().latex()} = {_tex_value(row.adjoint)}$")
         left = rf"${row.label.latex()} = {row.latex} = {_tex_value(row.value)}$"
-        lines += [rf"{left if i == 0 else ''} & {cells[i] if i < len(cells) else ''} \\" for i in range(max(1, len(cells)))]
+        if trace.forward:
+            told = [row.label.dot().latex(), row.tangent_latex, "" if row.tangent is None else _tex_value(row.tangent)]
+            middle = "" if row.tangent is None else f" & ${' = '.join(t for t in told if t)}$"
+        lines += [rf"{left if i == 0 else ''}{(middle if i == 0 else '') or (' &' if trace.forward else '')} & "
+                  rf"{beside[i] if i < len(beside) else ''} \\" for i in range(max(1, len(beside)))]
     top = trace[trace.y]
-    lines += [rf"$y = {top.label.latex()} = {_tex_value(top.value)}$ & \\", r"\end{tabular}"]
-    return "\n".join(lines) + "\n"
+    lines.append(rf"$y = {top.label.latex()} = {_tex_value(top.value)}${' &' if trace.forward else ''} & \\")
+    return lines
+
+
+def _latex_rows(trace: Trace) -> list[str]:
+    names = {row.name: row.label.latex() for row in trace.rows}
+    keep = [k for k, head in enumerate(COLUMNS) if trace.forward or head != "tangent"]
+    lines = [rf"\begin{{tabular}}{{{'l' * len(keep)}}}", " & ".join(COLUMNS[k] for k in keep) + r" \\", r"\hline"]
+    for row in trace.rows:
+        own = ["" if row.index is None else f"${row.index}$", f"${row.label.latex()}$", f"${row.latex}$", f"${_tex_value(row.value)}$",
+               "" if row.tangent is None else f"${_tex_value(row.tangent)}$", "" if row.adjoint is None else f"${_tex_value(row.adjoint)}$"]
+        ledger = [[f"${names[c.by]}$", f"${c.latex}$", f"${_tex_value(c.value)}$", f"${_tex_value(c.sum)}$"] for c in row.contributions] or [[""] * 4]
+        for i, entry in enumerate(ledger):
+            line = (own if i == 0 else [""] * len(own)) + entry
+            lines.append(" & ".join(line[k] for k in keep) + r" \\")
+    return lines
 
 
 def _csv_value(array: Any) -> str:
@@ -211,19 +277,34 @@ def _cell(text: str) -> str:
     return "'" + text if text[:1] in ("=", "+", "-", "@") else text
 
 
-def to_csv(trace: Trace) -> str:
-    """One line a step of either pass: pass, index, name, formula, by, value, sum, shape, dtype, site."""
+def to_csv(trace: Trace, layout: str = "sides") -> str:
+    """sides: one line a step of any pass: pass, index, name, formula, from, value, sum, shape, dtype, site. rows: one line a node and
+    one more for each further contribution, small arrays in full."""
     import csv
     import io
+    check_layout(layout)
     out = io.StringIO()
     w = csv.writer(out, lineterminator="\n")
-    w.writerow(["pass", "index", "name", "formula", "from", "value", "sum", "shape", "dtype", "site"])
 
     def tail(row: Row) -> list[str]:
         return ["x".join(map(str, np.shape(row.value))), row.node.dtype.name, "" if row.site is None else _cell(show_name(str(row.site)))]
 
+    if layout == "rows":
+        w.writerow([*COLUMNS, "shape", "dtype", "site"])
+        for r in trace.rows:
+            own = ["" if r.index is None else r.index, _cell(r.name), _cell(r.formula), _csv_value(r.value),
+                   "" if r.tangent is None else _csv_value(r.tangent), "" if r.adjoint is None else _csv_value(r.adjoint)]
+            ledger = [[_cell(c.by), _cell(c.formula), _csv_value(c.value), _csv_value(c.sum)] for c in r.contributions] or [[""] * 4]
+            for i, entry in enumerate(ledger):
+                w.writerow([*(own if i == 0 else [""] * len(own)), *entry, *(tail(r) if i == 0 else [""] * 3)])
+        return out.getvalue()
+    w.writerow(["pass", "index", "name", "formula", "from", "value", "sum", "shape", "dtype", "site"])
     for r in trace.rows:
         w.writerow(["forward", "" if r.index is None else r.index, _cell(r.name), _cell(r.formula), "", _csv_value(r.value), "", *tail(r)])
+    for r in trace.rows if trace.forward else ():
+        if r.tangent is not None:
+            w.writerow(["tangent", "" if r.index is None else r.index, _cell(r.label.dot().text()), _cell(r.tangent_formula), "",
+                        _csv_value(r.tangent), "", *tail(r)])
     if trace.seed is not None:
         top = trace[trace.y]
         w.writerow(["reverse", top.index, _cell(top.label.bar().text()), "", "", _csv_value(top.adjoint), _csv_value(top.adjoint), *tail(top)])
