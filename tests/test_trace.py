@@ -444,3 +444,118 @@ def test_explain():
         texts.append(re.sub(r"SITE: .*", "SITE", re.sub(r"\w+\.py:\d+", "SITE", str(e))))
         assert e.draw().dot.startswith("digraph")
     golden("explain.txt", "\n\n".join(texts) + "\n")
+
+
+CAUSES = {      # cause: (graph of x and z, words of the explanation, op that is marked)
+    "no path": (lambda x, z: gd.sin(z), "no path between", None),
+    "stop_gradient": (lambda x, z: gd.stop_gradient(x * z) + z, "stop_gradient cuts", "stop_gradient"),
+    "integer": (lambda x, z: x.astype("int64").astype("float64") * z, "int64", "cast"),
+    "comparison": (lambda x, z: (x > 1).astype("float64") * z, "missing", "greater"),
+    "argmax": (lambda x, z: gd.argmax(gd.stack([x, z])).astype("float64") * z, "missing", "argmax"),
+    "rounding": (lambda x, z: gd.rint(x) * z, "zero everywhere", "rint"),
+    "saturated relu": (lambda x, z: gd.relu(-x) * z, "saturated or flat", "relu"),
+    "saturated sigmoid": (lambda x, z: gd.sigmoid(x * 1e4) * z, "saturated or flat", "sigmoid"),
+    "exact zero factor": (lambda x, z: gd.sin(x) * (z - 3.0), "multiplies by an exact zero", "multiply"),
+    "not chosen": (lambda x, z: gd.maximum(x, z), "another operand was chosen", "maximum"),
+    "where": (lambda x, z: gd.where(z > 0, z, gd.exp(x)), "another operand was chosen", "where"),
+    "cancels": (lambda x, z: x * z - z * x, "cancel", None),
+    "NaN forward": (lambda x, z: gd.square(gd.log(x - 5.0)) * z, "first made by log", "log"),
+    "NaN given": (lambda x, z: (x * gd.constant(np.nan)) * z, "in the value given", "multiply"),
+    "Inf reverse": (lambda x, z: gd.sqrt(x - 2.0) * z, "All values are finite", "sqrt"),
+    "connected": (lambda x, z: x * z, "finite and not zero", None)}
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_explain_names_the_cause(cause):
+    x, z = gd.inputs("x z")
+    make, words, op = CAUSES[cause]
+    y = make(x, z)
+    told = gd.explain(y, x, at={x: 2.0, z: 3.0} if cause != "no path" else None)
+    assert words in str(told), str(told)
+    if op is not None:
+        assert op in [n.op.name for n in told.marked] and f"at {os.path.basename(__file__)}:" in str(told)
+    drawing = told.draw()
+    red = [b for b in drawing.picture.boxes if b.bad]
+    assert len(red) == len(told.marked) and all(b.kind == "op" or cause == "cancels" for b in red)
+    assert drawing.svg.startswith("<svg") and drawing.dot.startswith("digraph")
+
+
+def test_explanation_draws_the_path_and_nothing_else():
+    x, z = gd.inputs("x z")
+    other = z
+    for _ in range(300):
+        other = gd.sin(other) + z
+    cut = gd.stop_gradient(gd.exp(x))
+    y = gd.tanh(cut * 2.0) + other
+    picture = gd.explain(y, x).draw().picture
+    assert [b.label[0] for b in picture.boxes if b.bad] == ["stop_gradient"] or sum(b.bad for b in picture.boxes) == 1
+    assert len(picture.boxes) == 6
+    deep = gd.stop_gradient(x)
+    for _ in range(3000):
+        deep = gd.sin(deep)
+    told = gd.explain(deep, x)
+    assert "more)" in str(told) and len(told.draw().picture.boxes) < 20
+
+
+def every_op() -> dict[str, gd.Node]:
+    """A node of every op in the registry."""
+    from registry_cases import PUBLIC
+
+    from graphdiff.graph.build import make
+    from graphdiff.graph.opdef import REGISTRY
+    from graphdiff.graph.walk import toposort
+    a, b, v, k = gd.input("a", (2, 3)), gd.input("b", (2, 3)), gd.input("v", (4,)), gd.random.key(1)
+    image, kernel = gd.input("image", (1, 2, 6, 6)), gd.input("kernel", (3, 2, 3, 3))
+    i, p, q = gd.input("i", (2,), "int64"), gd.input("p", (2, 3), "int64"), gd.input("q", (2, 3), "bool")
+    n = gd.input("n", ("rows", 3))
+    double = gd.custom_gradient(lambda x: x * 2.0, lambda g, out, x: g * 2.0)
+    carry = gd.checkpoint(lambda x: gd.sin(x) * x)(a)
+    conv, pool, avg = gd.conv(image, kernel), gd.max_pool(image, 2), gd.avg_pool(image, 2)
+    nodes = [gd.size(n, 0), gd.variable(np.ones(3), "w"), gd.sum(a), gd.mean(a), gd.prod(v), gd.max(a, axis=1), gd.min(a), gd.any(q), gd.all(q),
+             gd.argmax(a), gd.argmin(a), gd.logsumexp(a), gd.softmax(a), gd.log_softmax(a), gd.cumsum(v), gd.cumprod(v), gd.sort(v), gd.argsort(v), a
+             @ b.T, gd.conv(image, kernel), gd.einsum("ij,kj->ik", a, b), pool, avg, gd.grad(gd.sum(pool), image), gd.grad(gd.sum(conv), [image,
+             kernel])[0], gd.grad(gd.sum(conv), kernel), gd.grad(gd.sum(avg), image), gd.random.normal(k, (3,)), gd.random.uniform(k, (3,)),
+             gd.random.bernoulli(k, (3,)), gd.dropout(v, 0.5, k), double(v), carry, gd.grad(gd.sum(carry), a), a.reshape(3, 2), a.T, a[0], a[:, 1:],
+             v[i], v.at[i].add(1.0), v.at[i].set(0.0), gd.diagonal(a), gd.diag(v), gd.concatenate([a, b]), gd.broadcast_to(v, (3, 4)),
+             gd.stop_gradient(a), gd.take_along_axis(a, p, 1), gd.segment_max(v, gd.input("s", (4,), "int64"), 2), gd.segment_sum(v, gd.input("s",
+             (4,), "int64"), 2), gd.grad(gd.sum(gd.sort(v)), v), gd.grad(gd.sum(a[:, 1:]), a), gd.grad(gd.sum(gd.diagonal(a)), a), a[i, i],
+             gd.where(q, a, b), a.astype("float32"), a ** 2.0, a ** 5.0, gd.random.split(k), make(REGISTRY["recurrence"], (v, v), (0, False)),
+             make(REGISTRY["random_bits"], (k,), ((3,), np.dtype("int64")))]
+    found: dict[str, gd.Node] = {}
+    for node in nodes:
+        for m in toposort([node]):
+            found.setdefault(m.op.name, m)
+    for name, op in REGISTRY.items():
+        if name not in found and op.family == "elementwise":
+            for operand in (a, p, q):
+                try:
+                    found[name] = PUBLIC[name](*[operand] * op.arity) if name in PUBLIC else make(op, (operand,) * op.arity)
+                    break
+                except (TypeError, ValueError):
+                    continue
+    return found
+
+
+def test_rules_of_every_op(tmp_path):
+    from graphdiff.graph.opdef import REGISTRY
+    nodes = every_op()
+    assert set(REGISTRY) == set(nodes), sorted(set(REGISTRY) ^ set(nodes))
+    latex, texts = [], []
+    for name in REGISTRY:
+        node = nodes[name]
+        card = gd.rule(node)
+        text = str(card)
+        texts.append(text)
+        assert node.spec in text
+        for x in node.inputs:
+            assert x.spec in text or x.op.name == "constant"
+        if node.op.family != "leaf" and node.op.cuts is None and not node.op.zero:
+            gains = [line for line in text.splitlines() if " += " in line or "no derivative" in line]
+            assert len(gains) >= len({id(x) for x in node.inputs if not (x.op.name == "constant" and x.shape == () and x.name is None)}), text
+            assert card.latex.count("+}=") == sum(" += " in line for line in gains)
+        tex_is_well_formed(card.latex)
+        latex.append(f"${card.latex}$")
+        bundle = card._repr_mimebundle_()
+        assert bundle["text/plain"] == text and card.latex in bundle["text/latex"]
+    compiled(latex, tmp_path)
+    golden("rules_all.txt", "\n\n".join(texts) + "\n")

@@ -13,6 +13,7 @@ from ..graph.node import Node
 from ..graph.opdef import ZERO
 from ..graph.walk import toposort
 from .formula import LATEX, TEXT, Name, local_rule, term_formula
+from .table import contribution_line, primal_line, short, tex
 
 
 class Rule:
@@ -73,16 +74,19 @@ def _rule_lines(node: Node) -> tuple[list[str], list[str]]:
 
     if node.op.family == "leaf":
         word = "" if node.name is None else " " + show_name(node.name, 60)
-        return [f"{node.op.name}{word} {node.spec}: {node.op.formula}", f"no rule: {node.op.cuts}"], [own.latex()]
+        return ([f"{node.op.name}{word} {node.spec}: {node.op.formula}", f"no rule: {node.op.cuts}"],
+                [rf"{own.latex()} &: \text{{{tex(node.spec)}}}", rf"&\text{{no rule: {tex(node.op.cuts or '')}}}"])
     text = [f"{own.text()} = {formula(node, inner, TEXT, top=True).text}   ({node.op.name}: {node.op.formula})"]
     latex = [f"{own.latex()} &= {formula(node, inner, LATEX, top=True).text}"]
+    shown = {id(x): x for x in node.inputs if id(x) in table}
+    latex += [rf"{n.latex()} &: \text{{{tex(x.spec)}}}" for x, n in [*((x, table[i]) for i, x in shown.items()), (node, own)]]
     width = max([len(own.text()), *[len(n.text()) for n in table.values()]])
-    text += [f"  {n.text():<{width}}  {x.spec}" for x in node.inputs for n in [table.get(id(x))] if n is not None]
+    text += [f"  {table[i].text():<{width}}  {x.spec}" for i, x in shown.items()]
     text.append(f"  {own.text():<{width}}  {node.spec}")
     if node.op.cuts is not None:
-        return [*text, f"no derivative: {node.op.cuts}"], latex
+        return [*text, f"no derivative: {node.op.cuts}"], [*latex, rf"&\text{{no derivative: {tex(node.op.cuts)}}}"]
     if node.op.zero:
-        return [*text, "the derivative is zero everywhere; the operands count as connected"], latex
+        return [*text, "the derivative is zero everywhere; the operands count as connected"], [*latex, r"&\text{the derivative is zero everywhere}"]
     g, terms = local_rule(node, [x.dtype.kind == "f" for x in node.inputs])
     for x, term in zip(node.inputs, terms, strict=True):
         name = table.get(id(x))
@@ -101,10 +105,11 @@ def _rule_lines(node: Node) -> tuple[list[str], list[str]]:
 class Explanation:
     """Why the derivative is as it is: print it, or `.draw()` the part of the graph it speaks of."""
 
-    def __init__(self, text: str, y: Node, marked: Sequence[Node], trace: Any = None) -> None:
+    def __init__(self, text: str, y: Node, wrt: Sequence[Node], marked: Sequence[Node], trace: Any = None) -> None:
         self.text = text
         self.y = y
-        self.marked = tuple(marked)      # the nodes the text speaks of: what cuts, or where NaN begins
+        self.wrt = tuple(wrt)
+        self.marked = tuple(dict.fromkeys(marked))      # the nodes the text speaks of: what cuts, or where NaN begins
         self.trace = trace
 
     def __str__(self) -> str:
@@ -114,13 +119,14 @@ class Explanation:
         return self.text
 
     def draw(self, **options: Any) -> Any:
-        """A Drawing with the nodes the text speaks of in red; with values when they were given."""
-        from .draw import Drawing, draw_trace
-        from .picture import Labels, build
-        if self.trace is not None:
-            return draw_trace(self.trace, **options)
-        marks = {id(n) for n in self.marked}
-        return Drawing(build([self.y], label=Labels("operations", {}).of, bad=lambda n: id(n) in marks, **options))
+        """A Drawing of the paths from the targets through the nodes the text speaks of, which are red, to y; nothing else. With
+        values and adjoints when they were given. direction: as in gd.draw."""
+        from .draw import Drawing
+        from .minimal import picture
+        return Drawing(picture(self.y, self.wrt, self.marked, self.trace, **options))
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"text/plain": self.text, "image/svg+xml": self.draw().svg}
 
 
 @public
@@ -144,7 +150,7 @@ def explain(y: Any, wrt: Any, *, at: Mapping[Node, Any] | None = None) -> Explan
         text, nodes = _one(y, t, trace)
         texts.append(text)
         marked += nodes
-    return Explanation("\n\n".join(texts), y, marked, trace)
+    return Explanation("\n\n".join(texts), y, targets, marked, trace)
 
 
 def _told(node: Node) -> str:
@@ -166,22 +172,34 @@ def _one(y: Node, t: Node, trace: Any) -> tuple[str, list[Node]]:
             depends.add(id(n))
     if id(y) not in depends:
         return f"{head}: missing. {y.label} does not depend on {t.label}: there is no path between them", []
+    way = "\n  path: " + _path_text(y, t)
     reach = connected(order, [t])
     if id(y) not in reach:
         cutters = [n for n in order if id(n) in depends and id(n) not in reach and any(id(x) in reach for x in n.inputs)]
-        lines = [f"{head}: missing. Every path is cut:"]
+        lines = [f"{head}: missing. Every path is cut:" + "".join(f"\n  path: {_path_text(y, t, c)}" for c in cutters[:1])]
         lines += [f"  {_told(n)}\n    {n.op.cuts or f'its result is {n.dtype.name}, which has no derivative'}" for n in cutters]
         return "\n".join(lines), cutters
     live = _alive(order, reach, y)
     if id(t) not in live:
         zeros = [n for n in order if id(n) in reach and n.op.zero and any(id(x) in reach for x in n.inputs)]
-        lines = [f"{head}: zero everywhere. Every path goes through an op whose derivative is zero:"]
+        lines = [f"{head}: zero everywhere. Every path goes through an op whose derivative is zero:"
+                 + "".join(f"\n  path: {_path_text(y, t, z)}" for z in zeros[:1])]
         return "\n".join([*lines, *(f"  {_told(n)}" for n in zeros)]), zeros
     cut = [n for n in order if id(n) in depends and id(n) not in reach and any(id(x) in reach for x in n.inputs)]
     note = "".join(f"\n  not counted, since it has no derivative: {_told(n)}" for n in cut[:5])
     if trace is None:
-        return f"{head}: connected{note}\n  give at={{input: value}} to trace zeros and NaN to where they begin", []
+        return f"{head}: connected{way}{note}\n  give at={{input: value}} to trace zeros and NaN to where they begin", []
     return _with_values(head + ":", t, trace, note)
+
+
+def _path_text(y: Node, t: Node, through: Node | None = None) -> str:
+    """y <- ... <- t, by a shortest path; a long one without its middle."""
+    from .minimal import path
+    nodes = path(y, t) if through is None else path(y, through)[:-1] + path(through, t)
+    words = [show_name(n.label, 30) for n in nodes]
+    if len(words) > 9:
+        words = [*words[:4], f"({len(words) - 8} more)", *words[-4:]]
+    return " <- ".join(words)
 
 
 def _alive(order: Sequence[Node], reach: set[int], y: Node) -> set[int]:
@@ -202,26 +220,13 @@ def _finite(a: Any) -> bool:
 
 
 def _with_values(head: str, t: Node, trace: Any, note: str) -> tuple[str, list[Node]]:
-    from .table import contribution_line, primal_line, short
     row = trace[t]
     value = row.adjoint
     if value is None:
         return f"{head} nothing flows{note}", []
     if not _finite(value):
-        # The forward pass runs first: a bad value there is the cause of bad adjoints.
-        for r in trace.rows:
-            if not _finite(r.value):
-                given = r.index is not None and r.index <= 0
-                operands = "".join(f"\n    with {primal_line(trace[x])}" for x in dict.fromkeys(r.node.inputs) if id(x) in trace._by_node)
-                where = "it is so in the value given" if given else f"first made by {_told(r.node)}"
-                return (f"{head} {short(value)}. The forward pass holds NaN or Inf: {where}\n    {primal_line(r)}"
-                        f"{'' if given else operands}{note}"), [r.node]
-        for r, c, first in trace.arrivals():
-            if not _finite(c.value) or not _finite(c.sum):
-                operands = "".join(f"\n    with {primal_line(trace[x])}" for x in dict.fromkeys(c.consumer.inputs) if id(x) in trace._by_node)
-                return (f"{head} {short(value)}. All values are finite; the reverse pass first makes NaN or Inf in the rule of {_told(c.consumer)}\n"
-                        f"    {contribution_line(r, c, first)}{operands}{note}"), [c.consumer]
-        return f"{head} {short(value)}{note}", []
+        text, nodes = _first_bad(trace)
+        return f"{head} {short(value)}. {text}{note}", nodes
     if value.size and not value.any():
         return _zero(head, row, trace, note)
     top = trace[trace.y]
@@ -230,9 +235,50 @@ def _with_values(head: str, t: Node, trace: Any, note: str) -> tuple[str, list[N
     return f"{head} {short(value)}, finite and not zero{note}", []
 
 
+def _operands(trace: Any, node: Node) -> str:
+    return "".join(f"\n    with {primal_line(trace[x])}" for x in dict.fromkeys(node.inputs) if id(x) in trace._by_node)
+
+
+def _first_bad(trace: Any) -> tuple[str, list[Node]]:
+    """Where NaN or Inf begins in each pass. The forward pass runs first: a bad value there is the cause of bad adjoints."""
+    texts, nodes = [], []
+    for r in trace.rows:
+        if not _finite(r.value):
+            given = r.node.op.family == "leaf" or id(r.node) in trace.given
+            where = f"it is so in the value given, {_told(r.node)}" if given else f"first made by {_told(r.node)}"
+            texts.append(f"The forward pass holds NaN or Inf: {where}\n    {primal_line(r)}{'' if given else _operands(trace, r.node)}")
+            nodes.append(r.node)
+            break
+    else:
+        texts.append("All values are finite")
+    for r, c, first in trace.arrivals():
+        if not _finite(c.value) or not _finite(c.sum):
+            texts.append(f"The reverse pass first makes NaN or Inf in the rule of {_told(c.consumer)}\n"
+                         f"    {contribution_line(r, c, first)}\n    with {trace[c.consumer].label.bar().text()} = {short(trace[c.consumer].adjoint)}"
+                         f"{_operands(trace, c.consumer)}")
+            nodes.append(c.consumer)
+            break
+    return "\n  ".join(texts), nodes
+
+
+def _why_zero(consumer: Node, operand: int, trace: Any) -> str:
+    """What made a contribution zero, in words, where the op's rule tells it."""
+    name = consumer.op.name
+    others = [x for i, x in enumerate(consumer.inputs) if i != operand and x.dtype.kind == "f"]
+    if consumer.op.zero:
+        return "its derivative is zero everywhere"
+    if name in ("maximum", "minimum", "fmax", "fmin", "where", "max", "min", "max_pool", "segment_max"):
+        return "another operand was chosen"
+    bilinear = name in ("multiply", "zmul") or (operand in consumer.op.linear and len(consumer.op.linear) > 1)
+    if bilinear and any(not trace.value(x).any() for x in others):
+        return "it multiplies by an exact zero"
+    if consumer.op.family == "elementwise" and len(consumer.inputs) == 1:
+        return "its slope is zero there: it is saturated or flat"
+    return "its local derivative is zero there"
+
+
 def _zero(head: str, row: Any, trace: Any, note: str) -> tuple[str, list[Node]]:
     """From the target towards y: the consumers at which a nonzero adjoint became zero."""
-    from .table import contribution_line, primal_line, short
     seen: set[int] = set()
     stack = [row]
     blame: list[tuple[Any, Any]] = []
@@ -258,7 +304,8 @@ def _zero(head: str, row: Any, trace: Any, note: str) -> tuple[str, list[Node]]:
             nodes.append(r.node)
         else:
             nodes.append(c.consumer)
-            lines.append(f"  {_told(c.consumer)} has a nonzero adjoint and hands on zero:\n    {contribution_line(r, c, True)}")
+            lines.append(f"  {_told(c.consumer)}\n    has a nonzero adjoint and hands on zero: {_why_zero(c.consumer, c.operand, trace)}\n"
+                         f"    {contribution_line(r, c, True)}")
             lines += [f"    with {primal_line(trace[x])}" for x in dict.fromkeys(c.consumer.inputs) if id(x) in trace._by_node]
     if not blame:
         lines.append("  nothing flows: ops on the way have derivative zero, such as "
