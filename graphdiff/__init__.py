@@ -117,6 +117,16 @@ _LAZY: dict[str, tuple[str, str | None]] = {
 }
 
 
+def _node_in_a_notebook(node: Node, include: Any = None, exclude: Any = None) -> dict[str, str]:
+    """A node shows itself as the picture of its graph."""
+    from .trace.draw import draw
+    return {"text/plain": repr(node), "image/svg+xml": draw(node).svg}
+
+
+# Here, since nodes know nothing of the pictures made of them.
+Node._repr_mimebundle_ = _node_in_a_notebook      # type: ignore[attr-defined]
+
+
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         import importlib

@@ -42,7 +42,10 @@ def test_expressions_have_pythons_precedence(expression, value):
 @pytest.mark.parametrize(("expression", "words"), [
     ("x +", "column 4"), ("x ** ", "value is needed"), ("(x", ") is missing"), ("y", "'y' has no value"), ("foo(x)", "not a function"),
     ("x)", "unexpected ')'"), ("1.2.3", "not a number"), ("__import__('os')", "not a function"), ("(" * 500 + "x", "nested"),
-    ("x" * 20_000, "characters"), ("x $ y", "unexpected '$'"), ("sin(x, x)", "sin"), ("", "value is needed"),
+    ("x" * 20_000, "characters"), ("x $ y", "unexpected '$'"), ("sin(x, x)", "sin"), ("", "value is needed"), ("sin x", "column 1: sin is a function"),
+    ("-" * 500 + "x", "nested"), ("x**" * 500 + "x", "nested"),
+    ("x + x²", "column 6: unexpected"), ("sin(" * 200 + "x", "nested"), ("x,x", "column 2"), ("max(x)", "column 1"), ("x & x", "column 3"),
+    ("x + sin(", "column 9"), ("2 + lambda", "column 5"),
 ])
 def test_bad_expressions_are_one_message(capsys, expression, words):
     status, out, err = run(capsys, "trace", expression, "x=3")
@@ -53,6 +56,15 @@ def test_bad_expressions_are_one_message(capsys, expression, words):
 def test_bad_values_are_one_message(capsys, values, words):
     status, _, err = run(capsys, "trace", "1 + 1", *values)
     assert status == 2 and words in err
+
+
+def test_a_number_alone_and_a_long_sum(capsys):
+    status, out, _ = run(capsys, "trace", "2 + 1")
+    assert status == 0 and "= 3" in out
+    status, out, _ = run(capsys, "trace", "-x**2", "x=3", "--wrt", "x")
+    assert status == 0 and "y = v2 = -9" in out
+    assert "column 4" in run(capsys, "trace", "-x*$", "x=3")[2]
+    assert run(capsys, "trace", "+".join(["x"] * 4000), "x=0.5")[0] == 0
 
 
 def test_unknown_wrt(capsys):

@@ -177,6 +177,7 @@ def test_stepper_walks_both_passes():
         "v0bar = v3bar cos v0 = -0.284", "v-1bar = v2bar v0 = 5", "v0bar = v0bar + v2bar v-1 = 1.716", "v-1bar = v-1bar + v1bar/v-1 = 5.5"]
     assert t.current.phase == "reverse" and t.step() is None and float(t.current.value) == 5.5
     assert str(t.back()) == lines[-2]
+    golden("step.txt", repr(t.current) + "\n\n" + repr(t.steps[3]) + "\n\n" + repr(t.steps[7]) + "\n")
     t.restart()
     assert t.run_to(x2).text == lines[1] and t.run_to(x2).text == lines[12] and t.run_to(x2).text == lines[14]
     assert t.run_to(y).node is y

@@ -278,6 +278,10 @@ class Function:
         n = len(self.outputs)
         return f"<graphdiff function ({self._names()}) -> {n} output{'s' if n != 1 else ''}>"
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        from ..trace.draw import draw
+        return {"text/plain": repr(self), "image/svg+xml": draw(self).svg}
+
     def __reduce__(self) -> Any:
         nodes = [*self.inputs, *self.outputs, *[x for pair in self.updates for x in pair]]
         return _rebuild, (nodes, len(self.inputs), self.keys, len(self.outputs), self.threads, tuple(self.passes))

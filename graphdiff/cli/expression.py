@@ -78,7 +78,7 @@ class Parser:
         if c.isdigit() or c == ".":
             return self.number()
         if c.isalpha() or c == "_":
-            while self.at < len(self.text) and (self.text[self.at].isalnum() or self.text[self.at] == "_"):
+            while self.at < len(self.text) and self.text[start:self.at + 1].isidentifier():
                 self.at += 1
             return self.name(self.text[start:self.at], start)
         if not c:
@@ -107,6 +107,8 @@ class Parser:
             if name in ("pi", "e"):
                 import math
                 return math.pi if name == "pi" else math.e
+            if _ALIASES.get(name, name) in FUNCTIONS:
+                self.fail(f"{name} is a function: write {name}(...)", start)
             self.fail(f"{name!r} has no value; give {name}=NUMBER after the expression", start)
         function = _ALIASES.get(name, name)
         if function not in FUNCTIONS:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from ..errors import FormatError, GraphdiffError
 
+_MINUS = "\0"            # no argument of a process can hold it
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command `graphdiff`."""
@@ -28,7 +30,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     bench.add_argument("--warm", action="store_true", help="keep freed memory in every process: peers' results then cost no page faults")
     bench.add_argument("--chart", metavar="FILE", help="write a bar chart, .svg, .png or .pdf (needs matplotlib)")
     commands.add_parser("info", help="version, instruction sets, threads, renderer")
-    options = parser.parse_args(argv)
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["trace"]:
+        # An expression may begin with a minus; argparse takes only what begins otherwise for one.
+        arguments[1:] = [_MINUS + a if a.startswith("-") and a != "-h" and a.partition("=")[0] not in ("--help", "--wrt", "--save", "--") else a
+                         for a in arguments[1:]]
+    options = parser.parse_args(arguments)
     try:
         if options.command == "trace":
             return _trace(options)
@@ -59,7 +66,7 @@ def _trace(options: argparse.Namespace) -> int:
             raise FormatError(f"{text!r} is not a number in {item!r}") from None
         names[name] = gd.input(name)
         at[names[name]] = value
-    y = parse(options.expression, names)
+    y = parse(options.expression.removeprefix(_MINUS), names)
     wrt = None
     if options.wrt:
         unknown = [w for w in options.wrt if w not in names]

@@ -63,7 +63,7 @@ class Row:
     tangent_latex: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Step:
     """Where the stepper stands: one value of the forward pass, or one contribution (or the seed) of the reverse pass."""
 
@@ -86,6 +86,24 @@ class Step:
 
     def __str__(self) -> str:
         return self.text
+
+    def __repr__(self) -> str:
+        """In a terminal: the line of the table, with numbers, and what it comes from."""
+        c = self.contribution
+        filled = self.row.filled if self.phase == "forward" else "" if c is None else c.filled
+        lines = [f"step {self.number + 1}, {self.phase}: {self.text}"]
+        if filled and filled not in self.text:
+            lines.append(f"  numbers  {filled}")
+        if c is not None:
+            lines.append(f"  from     {c.by} ({c.consumer.op.name}), which gives {short(c.value)}; the sum is now {short(c.sum)}")
+        lines.append(f"  node     {self.node.op.name} {self.node.spec}")
+        site = (self.node if c is None else c.consumer).site
+        if site is not None:
+            lines.append(f"  line     {site}: {show_name(site.source, 100)}")
+        return "\n".join(lines)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"text/plain": repr(self)}
 
 
 @dataclass(slots=True, eq=False)
@@ -373,7 +391,7 @@ def _record(y: Node, order: list[Node], targets: Sequence[Node], feeds: dict[Nod
     arrays = values(wanted, feeds)
     for a in arrays.values():
         a.flags.writeable = False
-    numbered = number(order, list(feeds))
+    numbered = number(order, list(feeds), y)
     labels = names(numbered)
     rows = _rows(numbered, labels, final, ledger, arrays, theirs, tangents)
     by_node = {id(r.node): r for r in rows}
@@ -414,8 +432,8 @@ def adjoints(y: Node, order: Sequence[Node], targets: Sequence[Node], seed: Node
     return final, ledger
 
 
-def number(order: Sequence[Node], first: Sequence[Node]) -> list[tuple[Node, int | None]]:
-    """Nodes with rows, in the order of rows, with their index: leaves first (`first` before others), then level by level.
+def number(order: Sequence[Node], first: Sequence[Node], root: Node | None = None) -> list[tuple[Node, int | None]]:
+    """Nodes with rows (root always has one), in the order of rows, with their index: leaves first (`first` before others), then level by level.
 
     Consumers of one node keep the order in which the sweep meets them, so that reading the table upwards is reading
     the contributions in the order in which they were added.
@@ -424,7 +442,8 @@ def number(order: Sequence[Node], first: Sequence[Node]) -> list[tuple[Node, int
     rank = {id(n): i for i, n in enumerate(first)}
     leaves = [n for n in order if n.op.name in ("input", "variable")]
     leaves.sort(key=lambda n: rank.get(id(n), len(rank)))
-    out: list[tuple[Node, int | None]] = [(n, None) for n in order if n.op.name == "constant" and not inlined(n)]
+    out: list[tuple[Node, int | None]] = [(n, None) for n in order if (n.op.name == "constant" and not inlined(n))
+                                             or (n is root and inlined(n))]
     out += [(n, i + 1 - len(leaves)) for i, n in enumerate(leaves)]
     level: dict[int, int] = {}
     position = {id(n): i for i, n in enumerate(order)}
@@ -465,7 +484,7 @@ def names(numbered: Sequence[tuple[Node, int | None]]) -> dict[int, Name]:
     for n, index in numbered:
         word = n.name
         plain = word is not None and count[word] == 1 and bool(word.strip()) and not word.endswith("bar") and not _looks_numbered(word)
-        if n.op.name == "constant":
+        if n.op.name in ("constant", "dim"):
             constants += 1
             table[id(n)] = Name(None, word if plain else f"c{constants}")  # type: ignore[arg-type]
         elif plain and n.op.family != "leaf":
