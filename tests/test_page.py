@@ -161,7 +161,7 @@ def test_hover_click_run_to_and_search(page):
 def test_pan_and_zoom(page):
     _, _, t = survey()
     window = page(t)
-    look = "const b = document.querySelector('#view svg').viewBox.baseVal; return [b.x, b.y, b.width, b.height]"
+    look = "return document.querySelector('#view svg').dataset.look.split(' ').map(Number)"
     window.press("0")
     whole = window.run(look)
     window.wheel("#view svg", -400)
@@ -213,7 +213,7 @@ def test_two_thousand_nodes_stay_responsive(page):
         for (let i = 0; i < 20; i++) { document.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight'})); document.body.getBoundingClientRect(); }
         return (performance.now() - t) / 20 / 1000""")
     assert window.text("td .now") == t.steps[at + 19].text
-    assert seconds < 1.0          # 0.05 s on an idle machine; a person waits at most a few tenths
+    assert seconds < 1.0          # a few hundredths on an idle machine; a person waits at most a few tenths
     inside = window.run("""const a = document.querySelector('#view g.node.now').getBoundingClientRect();
         const b = document.querySelector('#view').getBoundingClientRect();
         return a.left >= b.left && a.right <= b.right && a.top >= b.top && a.bottom <= b.bottom""")
