@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .api.function import Function
-from .errors import GraphdiffError, NodeTypeError, ShapeError
+from .errors import GraphdiffError, NodeTypeError, ShapeError, show_name
 
 
 class NotFinite(GraphdiffError, ArithmeticError):
@@ -66,6 +66,13 @@ def _call(step: Callable[..., Any], batch: Any) -> Any:
     return step(*batch) if isinstance(batch, (tuple, list)) else step(batch)
 
 
+def _kept(batch: Any) -> Any:
+    """The batch as it is now: a loader may write the next one into the same arrays."""
+    if isinstance(batch, Mapping):
+        return {k: np.array(v) for k, v in batch.items()}
+    return tuple(np.array(v) for v in batch) if isinstance(batch, (tuple, list)) else np.array(batch)
+
+
 class _Weights:
     """The variables a step writes, and a way back: a copy now and then, and the batches since.
 
@@ -94,7 +101,7 @@ class _Weights:
         """Before every step."""
         if len(self.batches) == self.every and self.finite():
             self.copied, self.batches = self.copy(), []
-        self.batches.append(batch)
+        self.batches.append(_kept(batch))
 
     def back(self) -> tuple[int, Any]:
         """Back to before the first step since the copy that made a loss or a weight not finite: (how many steps, its batch)."""
@@ -124,8 +131,8 @@ def fit(step: Callable[..., Any], batches: Iterable[Any], *, epochs: int, valida
 
     step: a gd.function with updates=, whose first result (or "loss") is the loss of the step. batches: gd.data.batches, or
     anything that can be gone over again. validate: called after every epoch, without arguments; gives a number (smaller is
-    better) or a dict of numbers, the first of which counts. patience: stop after so many epochs without a better one, and
-    put back the weights of the best. progress: a bar, when tqdm is installed.
+    better) or a dict of numbers, the first of which counts. patience: stop after so many epochs without a better one; the
+    weights of the best epoch are put back, whether or not the patience ran out. progress: a bar, when tqdm is installed.
 
     A NaN or infinite loss raises NotFinite: the weights are then those before the step, and the message names the first node
     that is not finite. Ctrl-C ends the run with the history so far and usable weights (a step is all or nothing).
@@ -157,9 +164,10 @@ def fit(step: Callable[..., Any], batches: Iterable[Any], *, epochs: int, valida
                 losses.append(loss)
             if len(losses) == first:
                 raise ShapeError("fit: there are no batches")
-            columns["loss"].append(sum(losses[first:]) / (len(losses) - first))
+            mean = sum(losses[first:]) / (len(losses) - first)
+            result: Any = None if validate is None else validate()      # may be interrupted: all columns grow together
+            columns["loss"].append(mean)
             if validate is not None:
-                result = validate()
                 named = {k: float(v) for k, v in result.items()} if isinstance(result, Mapping) else {"validation": float(result)}
                 for name, value in named.items():
                     columns.setdefault(name, []).append(value)
@@ -172,9 +180,10 @@ def fit(step: Callable[..., Any], batches: Iterable[Any], *, epochs: int, valida
                 bar.update()
                 bar.set_postfix({k: f"{v[-1]:.4g}" for k, v in columns.items()})
             if patience is not None and waited >= patience:
-                weights.put(best_weights)
                 history.stopped = "patience"
                 break
+        if patience is not None and waited:
+            weights.put(best_weights)
     except KeyboardInterrupt:
         history.stopped = "interrupted"
     finally:
@@ -199,7 +208,6 @@ def _explanation(step: Any, weights: _Weights, loss: float, epoch: int, number: 
 
 def _first_bad(step: Function, batch: Any) -> str | None:
     """The first node whose value is not finite, with its line: both passes are run again, every value kept."""
-    from .graph.node import describe
     from .graph.walk import toposort
     from .trace.run import values as values_of
     values = list(batch.values()) if isinstance(batch, Mapping) else list(batch) if isinstance(batch, (tuple, list)) else [batch]
@@ -213,7 +221,8 @@ def _first_bad(step: Function, batch: Any) -> str | None:
         if not np.isfinite(value).all():
             site = node.site
             where = "" if site is None else f"   {site}   {site.source}"
-            return f"{describe(node)} has {int(np.isnan(value).sum())} NaN and {int(np.isinf(value).sum())} infinite of {value.size}{where}"
+            kind = f"{node.op.name} {show_name(node.name)}" if node.name else node.op.name
+            return f"{kind} {node.spec} has {int(np.isnan(value).sum())} NaN and {int(np.isinf(value).sum())} infinite of {value.size}{where}"
     return None
 
 

@@ -97,6 +97,17 @@ def test_early_stopping_puts_back_the_best_weights():
     assert float(w.value) == seen[1] != seen[3]
 
 
+def test_the_best_weights_come_back_when_the_epochs_end_first():
+    step, w, arrays = regression()
+    scores, seen = iter([5.0, 1.0, 2.0]), []
+
+    def validate():
+        seen.append(float(w.value))
+        return next(scores)
+    history = gd.fit(step, gd.data.batches(arrays, 50), epochs=3, validate=validate, patience=9, progress=False)
+    assert history.stopped == "finished" and float(w.value) == seen[1]
+
+
 def test_interruption_leaves_usable_weights_and_history():
     step, w, arrays = regression()
     calls = iter([1.0, 1.0, None])
@@ -108,6 +119,7 @@ def test_interruption_leaves_usable_weights_and_history():
         return value
     history = gd.fit(step, gd.data.batches(arrays, 25), epochs=100, validate=validate, progress=False)
     assert history.stopped == "interrupted" and len(history.loss) == 6 and np.isfinite(float(w.value))
+    assert len(history["loss"]) == len(history["validation"]) == 2
     step(*arrays)
 
 
@@ -127,6 +139,25 @@ def test_a_loss_that_is_not_finite_stops_with_the_weights_before(at):
     text = str(caught.value)
     assert f"step {at} " in text and "test_fit.py" in text and "1 NaN" in text
     assert isinstance(caught.value, ArithmeticError)
+
+
+def test_a_loader_may_use_one_buffer_for_all_batches():
+    step, w, arrays = regression()
+    buffer = [a[:10].copy() for a in arrays]
+
+    class Loader:
+        def __iter__(self):
+            for k in range(4):
+                buffer[1][:] = np.nan if k == 3 else arrays[1][:10]
+                yield buffer
+    expected = []
+    for _ in range(3):
+        step(arrays[0][:10], arrays[1][:10])
+        expected.append(float(w.value))
+    w.value = 0.0
+    with pytest.raises(GraphdiffError, match="step 3 "):
+        gd.fit(step, Loader(), epochs=1, progress=False)
+    assert float(w.value) == expected[-1]
 
 
 def test_weights_that_explode_are_found_at_the_step_that_made_them():

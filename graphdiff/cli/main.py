@@ -52,6 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _trace(options: argparse.Namespace) -> int:
     import graphdiff as gd
 
+    from ..trace.record import trace as run_trace
     from .expression import parse
     at, names = {}, {}
     for item in options.values:
@@ -73,7 +74,7 @@ def _trace(options: argparse.Namespace) -> int:
         if unknown:
             raise FormatError(f"--wrt {unknown[0]}: no such input")
         wrt = [names[w] for w in options.wrt]
-    trace = gd.trace(y, at=at, wrt=wrt)
+    trace = run_trace(y, at=at, wrt=wrt)
     print(trace)
     if options.save:
         trace.save(options.save)

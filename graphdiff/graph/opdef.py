@@ -18,6 +18,9 @@ ONE = "one"
 MINUS_ONE = "minus one"
 ZERO = "zero"
 
+# Far below every axis: an index less this much is out of bounds, and errors add it again to name the index as it was.
+NEVER = 1 << 40
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class OpDef:

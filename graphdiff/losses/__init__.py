@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..dtypes import FLOAT64, INT64
+from ..dtypes import FLOAT64
 from ..errors import DTypeError, NodeTypeError, ShapeError
 from ..graph.build import as_node, public
 from ..graph.node import Node
 from ..ops import reduction as reduce
-from ..ops.binary import equal, greater, less, multiply, not_equal, power, subtract, where, xlogy
+from ..ops.binary import equal, greater, multiply, not_equal, power, subtract, where, xlogy
 from ..ops.families import cast, floating, pair
-from ..ops.indexing import take_along_axis
+from ..ops.indexing import from_zero, take_along_axis
 from ..ops.movement import expand_dims, squeeze
 from ..ops.scan import log_softmax
 from ..ops.unary import abs as absolute
@@ -104,9 +104,7 @@ def _labels(scores: Node, labels: Node, axis: int) -> Node:
     if labels.ndim != len(expected) or any(unify(m, n) is None for m, n in zip(labels.shape, expected, strict=True)):
         raise ShapeError(f"labels have shape {format_shape(labels.shape)}, {format_shape(expected)} is needed beside scores of "
                          f"{format_shape(scores.shape)}")
-    labels = cast(labels, INT64)
-    # Indexing counts negative numbers from the end; a label of -1 is a mistake.
-    return where(less(labels, 0), labels - (1 << 40), labels)
+    return from_zero(labels)
 
 
 def _picked(log_probabilities: Node, labels: Node, axis: int) -> Node:
@@ -189,7 +187,8 @@ def hinge(scores: Any, target: Any, *, margin: float = 1.0, axis: int = -1, redu
 def zero_one(scores: Any, target: Any, *, axis: int = -1, reduction: str = "mean") -> Node:
     """The share of wrong predictions: 1 where argmax(scores) differs from the label. It has no derivative.
 
-    Shapes: scores [.., classes] and integer labels [..]; or predictions and labels of one shape, both integers.
+    Shapes: scores [.., classes] and integer labels [..]; or predictions and labels of one shape, both integers. A label that
+    is no class counts as a wrong prediction.
     """
     s, t = as_node(scores), as_node(target)
     if s.dtype.kind == "f":

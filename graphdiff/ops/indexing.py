@@ -16,7 +16,7 @@ from ..dtypes import BOOL, FLOAT16, INT64, as_dtype
 from ..errors import DTypeError, NodeTypeError, OutOfBounds, ShapeError
 from ..graph.build import as_node, make, make_constant, public
 from ..graph.node import Node
-from ..graph.opdef import OpDef, register
+from ..graph.opdef import NEVER, OpDef, register
 from ..specs import Dim, broadcast, check_shape, format_shape, nelements, normalize_axis
 from .families import cast, floating
 from .movement import expand_to, full, permute, place, reshape_to, slice_axes, zeros, zeros_like
@@ -515,6 +515,13 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Node:
     x = expand_to(x, (*rest[:axis], x.shape[axis], *rest[axis:]))
     i = expand_to(i, (*rest[:axis], i.shape[axis], *rest[axis:]))
     return gather_along(x, i, axis)
+
+
+def from_zero(i: Node) -> Node:
+    """Integer indices of which none may count from the end: a negative one is refused when it is used, and named as it was."""
+    from .binary import less, where
+    i = cast(i, INT64)
+    return where(less(i, 0), i - NEVER, i)
 
 
 @public

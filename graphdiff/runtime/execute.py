@@ -16,6 +16,7 @@ import numpy as np
 from ..dtypes import FLOAT64, as_dtype
 from ..errors import DTypeError, GraphdiffError, OutOfBounds, ShapeError, compose, show_name
 from ..graph.node import Node, describe
+from ..graph.opdef import NEVER
 from ..lower.program import FIRST, Program
 from ..specs import format_shape
 from . import native
@@ -330,7 +331,8 @@ class Loaded:
             at = None if site is None else (str(site), site.source)
             rows = [(f"operand {i}", describe(x)) for i, x in enumerate(node.inputs)]
         if status == native.OUT_OF_BOUNDS:
-            return OutOfBounds(compose(f"{what}index {f.value} is out of bounds for axis {f.axis} with size {f.size}", at=at, rows=rows))
+            index = f.value + NEVER if f.value < -(NEVER >> 1) else f.value
+            return OutOfBounds(compose(f"{what}index {index} is out of bounds for axis {f.axis} with size {f.size}", at=at, rows=rows))
         if status == native.BAD_VALUE:
             error: type[GraphdiffError] = DTypeError if node is None or node.op.name != "int_power" else ShapeError
             del error
