@@ -16,7 +16,8 @@ def fitted(target, units=60, steps=4000):
     """A hidden layer of relus with random kinks, trained on a curve."""
     xs = np.linspace(-3, 3, 200)[:, None]
     net = gd.nn.Sequential(gd.nn.Dense(1, units, "relu", key=1, dtype="float64"), gd.nn.Dense(units, 1, key=2, dtype="float64"))
-    net[0].b.value = np.random.default_rng(0).uniform(-3, 3, units)
+    rng = np.random.default_rng(0)
+    net[0].w.value, net[0].b.value = rng.choice([-1.0, 1.0], (1, units)), rng.uniform(-3, 3, units)      # kinks all over [-3, 3]
     x = gd.input("x", ("n", 1))
     loss = gd.losses.mse(net(gd.constant(xs)), target(xs))
     opt = gd.optim.Adam(gd.optim.schedules.cosine(0.02, steps))
