@@ -6,6 +6,8 @@
 
 /* A slice of a flat step: 16 KiB of float32, long enough that a call costs nothing. */
 enum { SLICE = 4096, SLICE_GRAIN_QUARTER_NS = 200000 };
+/* Single operations done between looks at the clock's credit, and their estimated time. */
+enum { SCALARS = 2048, SCALAR_NS = 8 };
 /* The clock is read when about this much work was done; a grain of items is this long. */
 enum { TICK_NS = 50000 };
 
@@ -220,7 +222,13 @@ static int run_steps(run *r, int64_t end)
     char *const *const base = r->base;
     for (int64_t pc = r->w->pc; pc < end; pc++) {
         const gdi_step *s = step + pc;
-        if (s->kind == GDI_SMALL) {
+        if (s->kind == GDI_SCALARS) {
+            int64_t n = s->n < end - pc ? s->n : end - pc;
+            n = n < SCALARS ? n : SCALARS;
+            s->u.scalars.run(s->u.scalars.first, n, base);
+            r->credit -= n * SCALAR_NS;
+            pc += n - 1;
+        } else if (s->kind == GDI_SMALL) {
             const void *const in[] = {gdi_resolve(base, s->u.flat.ref[1]), gdi_resolve(base, s->u.flat.ref[2]),
                                       gdi_resolve(base, s->u.flat.ref[3])};
             s->u.flat.fn(s->n, in, gdi_resolve(base, s->u.flat.ref[0]));

@@ -43,6 +43,17 @@ typedef struct gdi_kernel {
 /* An elementwise loop over contiguous operands: out may be the same pointer as any operand, else no overlap. */
 typedef void (*gdi_map_fn)(int64_t n, const void *const *in, void *out);
 
+/* One operation on single elements: where its result and operands lie (where: the condition comes last), and which of
+ * them is the result of the operation before. A loop runs n of them. */
+enum { GDI_LAST_X = 1, GDI_LAST_Y = 2 };
+typedef struct gdi_scalar {
+    uint32_t offset[4];      /* bytes from the base; operands that the op does not have: those of the first */
+    uint8_t base[4];
+    uint16_t op;
+    uint8_t last;
+} gdi_scalar;
+typedef void (*gdi_scalar_fn)(const gdi_scalar *s, int64_t n, char *const *base);
+
 #include "ops.h"             /* enum gdi_op, generated from ops/<family>.def by the preprocessor */
 
 /* One table per ISA: the only symbol an isa/<isa>.c exports. */
@@ -52,6 +63,7 @@ typedef struct gdi_table {
     gdi_map_fn map[GD_MAP_COUNT][GD_DTYPE_COUNT];        /* by op and operand dtype (where: dtype of the branches) */
     gdi_map_fn cast[GD_DTYPE_COUNT][GD_DTYPE_COUNT];     /* from, to */
     const gdi_kernel *kernel[GD_KERNEL_COUNT];           /* by op - GD_MAP_COUNT */
+    gdi_scalar_fn scalar[2];                             /* float32, float64 */
     double (*peak[2])(int64_t rounds);                   /* float32, float64: multiply-adds and nothing else */
     int peak_flops[2];                                   /* of one round */
 } gdi_table;

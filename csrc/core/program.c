@@ -86,8 +86,13 @@ static int prepare_structural(gd_program *p, const gd_program_spec *s, const gdi
 /* ---- the program ---- */
 static int prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, gd_fault *fault)
 {
+    const int64_t scalars = gdi_scalar_count(s);
+    if (scalars > 0 && !(p->scalar = gdi_program_alloc(p, scalars * (int64_t)sizeof *p->scalar)))
+        return GD_NO_MEMORY;
     for (int64_t i = 0; i < s->n_instr; i++) {
         const gd_instr *in = s->instr + i;
+        if (gdi_scalar_prepare(p, s, t, in, p->step + i))
+            continue;
         int status = in->op < GD_MAP_COUNT ? gdi_map_prepare(p, s, t, in, p->step + i)
                    : in->op == GD_OP_FUSED ? gdi_fused_prepare(p, s, t, in, p->step + i)
                                            : prepare_structural(p, s, t, in, p->step + i, fault);
@@ -97,6 +102,7 @@ static int prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, 
             return status;
         }
     }
+    gdi_scalars_finish(p);
     return GD_OK;
 }
 
@@ -168,6 +174,7 @@ void gd_program_free(gd_program *p)
             gdi_free(p->step[i].u.launch);
     }
     gdi_free(p->step);
+    gdi_free(p->scalar);
     gdi_free(p->dim);
     gdi_free(p->attr);
     gdi_free(p->constants);

@@ -53,6 +53,7 @@ enum { GDI_TILE_ROWS = 16, GDI_TILE_COLUMNS = 128 };
 /* ---- steps ---- */
 enum gdi_step_kind {
     GDI_NOTHING,             /* no elements */
+    GDI_SCALARS,             /* this and the n - 1 steps after it: floats of one element each */
     GDI_SMALL,               /* elementwise, all operands flat, few elements: one call */
     GDI_FLAT,                /* the same, many elements: cut into slices */
     GDI_BLOCKS,              /* elementwise with a gdi_plan */
@@ -65,10 +66,14 @@ typedef struct gdi_step {
             gdi_map_fn fn;
             uint64_t ref[GDI_MAP_OPERANDS];  /* out, in..: base number in the top 16 bits, offset in bytes below */
         } flat;
+        struct {
+            gdi_scalar_fn run;
+            const gdi_scalar *first;
+        } scalars;
         struct gdi_plan *plan;
         struct gdi_launch *launch;
     } u;
-    uint32_t n;              /* GDI_SMALL, GDI_FLAT: elements */
+    uint32_t n;              /* GDI_SMALL, GDI_FLAT: elements; GDI_SCALARS: steps */
     uint8_t kind;
     uint8_t log2_sizes;      /* two bits an operand: log2 of its element size */
     uint16_t cost;           /* GDI_SMALL: estimated ns of the call; GDI_FLAT: quarter ns per element */
@@ -143,7 +148,8 @@ typedef struct gdi_launch {
 /* ---- program and workspace ---- */
 struct gd_program {
     gdi_step *step;
-    int64_t n_step, commit;
+    gdi_scalar *scalar;
+    int64_t n_step, n_scalar, commit;
     int64_t *dim, *attr;
     char *constants;
     int64_t *base_nbytes;
@@ -180,6 +186,10 @@ void gdi_launch_call(const gdi_launch *l, gdi_call *call);
 /* map_plan.c: the step of a verified elementwise instruction, of a verified fused group */
 int gdi_map_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out);
 int gdi_fused_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out);
+/* scalars.c: is it an operation on single floats? Then *out and the scalar it points to; gdi_scalars_finish makes runs */
+int64_t gdi_scalar_count(const gd_program_spec *s);
+int gdi_scalar_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out);
+void gdi_scalars_finish(gd_program *p);
 /* map.c: items [lo, hi) of a plan; local: its buffers (the elements as they are, and float16 as float32), its registers */
 enum { GDI_MAP_RAW_NBYTES = GDI_TILE_ROWS * GDI_TILE_COLUMNS * 8, GDI_MAP_WIDE_NBYTES = GDI_BLOCK * 4 };
 enum { GDI_MAP_BUFFER_NBYTES = GDI_MAP_RAW_NBYTES + GDI_MAP_WIDE_NBYTES };
