@@ -206,8 +206,10 @@ enum { VALUES = GDI_FUSED_OPERANDS + GDI_FUSED_REGISTERS };
 /* What is known of a group's values after some of its lines. */
 typedef struct knowledge {
     int n, n_out;                           /* operands; the first n_out are outputs */
+    int axes;                               /* of all but the sums */
     int8_t dtype[VALUES];
     int8_t defined[VALUES];
+    int8_t is_sum[GDI_FUSED_OPERANDS];      /* the output of a sum: never read */
     int16_t written[GDI_FUSED_OPERANDS], read[GDI_FUSED_OPERANDS];   /* last line that does it, -1: none */
 } knowledge;
 
@@ -217,7 +219,8 @@ static int check_sources(knowledge *w, const int64_t *line, int number, int arit
     int dtype = -1;
     for (int k = 0; k < GDI_MAP_OPERANDS - 1; k++) {
         const int64_t from = line[3 + k];
-        if (k >= arity ? from != -1 : from < 0 || from >= w->n + GDI_FUSED_REGISTERS || !w->defined[from]) {
+        if (k >= arity ? from != -1 : from < 0 || from >= w->n + GDI_FUSED_REGISTERS || !w->defined[from]
+            || (from < w->n_out && w->is_sum[from])) {
             refuse(f, GDI_REASON_MICRO, number);
             return -1;
         }
@@ -239,7 +242,7 @@ static int check_sources(knowledge *w, const int64_t *line, int number, int arit
 static int check_target(knowledge *w, const int64_t *line, int number, int arity, gd_fault *f)
 {
     const int64_t to = line[2];
-    if (to < 0 || to >= w->n + GDI_FUSED_REGISTERS || (to >= w->n_out && to < w->n) || (to < w->n_out && w->defined[to]))
+    if (to < 0 || to >= w->n + GDI_FUSED_REGISTERS || (to < w->n_out && w->is_sum[to] != (line[0] == GD_OP_SUM)) || (to >= w->n_out && to < w->n) || (to < w->n_out && w->defined[to]))
         return refuse(f, GDI_REASON_MICRO, number);
     if (to < w->n && w->dtype[to] != line[1])
         return refuse(f, GDI_REASON_DTYPE, number);
@@ -250,6 +253,43 @@ static int check_target(knowledge *w, const int64_t *line, int number, int arity
         w->written[to] = (int16_t)number;
     w->defined[to] = 1;
     w->dtype[to] = (int8_t)line[1];
+    return GD_OK;
+}
+
+/* A sum of floats to an output that lacks the last axes, of which the line says how many. */
+static int check_sum(const gd_program_spec *s, const gd_instr *in, knowledge *w, const int64_t *line, int number, gd_fault *f)
+{
+    const int64_t one[GDI_FUSED_LINE] = {line[0], line[1], line[2], line[3], -1, -1}, gone = line[4];
+    if (line[5] != -1 || line[2] >= w->n_out || gone < 1 || gone > w->axes)
+        return refuse(f, GDI_REASON_MICRO, number);
+    const int dtype = check_sources(w, one, number, 1, f);
+    if (dtype < 0)
+        return GD_BAD_PROGRAM;
+    if (line[1] != dtype || (dtype != GD_FLOAT32 && dtype != GD_FLOAT64))
+        return refuse(f, GDI_REASON_DTYPE, number);
+    if (operand(s, in, (int)line[2])->ndim != w->axes - gone)
+        return refuse(f, GDI_REASON_SHAPE, number);
+    return check_target(w, one, number, 0, f);
+}
+
+/* Which outputs are sums: they have the group's leading axes. All others, and the inputs, have its shape. */
+static int check_shapes(const gd_program_spec *s, const gd_instr *in, knowledge *w, gd_fault *f)
+{
+    const gd_view *whole = operand(s, in, w->n - 1);
+    w->axes = whole->ndim;
+    for (int i = 0; i < in->n_attr / GDI_FUSED_LINE; i++) {
+        const int64_t *line = s->attr + in->attr + (int64_t)i * GDI_FUSED_LINE;
+        if (line[0] == GD_OP_SUM && line[2] >= 0 && line[2] < w->n_out)
+            w->is_sum[line[2]] = 1;
+    }
+    for (int k = 0; k < w->n; k++) {
+        const gd_view *v = operand(s, in, k);
+        int ok = v->ndim == whole->ndim || (w->is_sum[k] && v->ndim < whole->ndim);
+        for (int d = 0; ok && d < v->ndim; d++)
+            ok = view_shape(s, v)[d] == view_shape(s, whole)[d];
+        if (!ok)
+            return refuse(f, GDI_REASON_SHAPE, k);
+    }
     return GD_OK;
 }
 
@@ -286,10 +326,11 @@ static int check_fused(const gd_program_spec *s, const gd_instr *in, const gdi_t
     knowledge w = {.n = in->n_out + in->n_in, .n_out = in->n_out};
     if (in->n_attr == 0 || in->n_attr % GDI_FUSED_LINE != 0 || in->n_attr > GDI_FUSED_LINE * GDI_FUSED_LINES)
         return refuse(f, GDI_REASON_ATTRS, in->n_attr);
+    int status = check_shapes(s, in, &w, f);
+    if (status != GD_OK)
+        return status;
     for (int k = 0; k < w.n; k++) {
         const gd_view *v = operand(s, in, k);
-        if (!same_shape(s, operand(s, in, 0), v))
-            return refuse(f, GDI_REASON_SHAPE, k);
         if (v->dtype == GD_FLOAT16)
             return refuse(f, GDI_REASON_DTYPE, k);
         w.dtype[k] = (int8_t)v->dtype;
@@ -297,7 +338,8 @@ static int check_fused(const gd_program_spec *s, const gd_instr *in, const gdi_t
         w.written[k] = w.read[k] = -1;
     }
     for (int i = 0; i < in->n_attr / GDI_FUSED_LINE; i++) {
-        int status = check_line(&w, s->attr + in->attr + (int64_t)i * GDI_FUSED_LINE, i, t, f);
+        const int64_t *line = s->attr + in->attr + (int64_t)i * GDI_FUSED_LINE;
+        status = line[0] == GD_OP_SUM ? check_sum(s, in, &w, line, i, f) : check_line(&w, line, i, t, f);
         if (status != GD_OK)
             return status;
     }
@@ -330,7 +372,7 @@ static int check_instr(const gd_program_spec *s, const gd_instr *in, const gdi_t
     int is_map = in->op < GD_MAP_COUNT;
     const int is_fused = in->op == GD_OP_FUSED;
     if (in->n_out < 1 || in->n_in < 0 || in->n_in >= GDI_MAX_OPERANDS || in->n_out > (is_fused ? GDI_FUSED_OPERANDS : 1)
-        || (is_fused && in->n_out + in->n_in > GDI_FUSED_OPERANDS) || (is_map && in->n_in != gdi_map_arity(in->op)))
+        || (is_fused && (in->n_in < 1 || in->n_out + in->n_in > GDI_FUSED_OPERANDS)) || (is_map && in->n_in != gdi_map_arity(in->op)))
         return refuse(f, GDI_REASON_ARITY, in->n_in);
     if (in->args < 0 || in->args > s->n_arg - in->n_out - in->n_in)
         return refuse(f, GDI_REASON_ARGS, in->args);

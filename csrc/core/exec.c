@@ -28,6 +28,7 @@ typedef struct task {
     char *const *base;
     const gdi_step *step;
     const gdi_call *call;
+    char *scratch;
     int phase;
 } task;
 
@@ -46,7 +47,7 @@ static int run_slices(const task *t, int64_t lo, int64_t hi, char *local, gd_fau
 static int run_blocks(const task *t, int64_t lo, int64_t hi, char *local, gd_fault *fault)
 {
     (void)fault;
-    gdi_map_run(t->step->u.plan, t->base, lo, hi, local);
+    gdi_map_run(t->step->u.plan, t->base, lo, hi, local, t->scratch);
     return GD_OK;
 }
 
@@ -200,9 +201,13 @@ static int run_flat(run *r, const gdi_step *s)
 
 static int run_plan(run *r, const gdi_step *s)
 {
-    const task t = {.run = run_blocks, .base = r->base, .step = s,
-                    .items = s->u.plan->items, .grain = s->u.plan->grain};
-    return run_task(r, &t);
+    const gdi_plan *p = s->u.plan;
+    const task t = {.run = run_blocks, .base = r->base, .step = s, .scratch = r->w->scratch,
+                    .items = p->items, .grain = p->grain};
+    const int status = run_task(r, &t);
+    if (status == GD_OK && p->n_sink > 0 && p->pieces > 1)
+        gdi_map_join(p, r->base, r->w->scratch);
+    return status;
 }
 
 static int run_big(run *r, const gdi_step *s)

@@ -54,6 +54,13 @@ typedef struct gdi_scalar {
 } gdi_scalar;
 typedef void (*gdi_scalar_fn)(const gdi_scalar *s, int64_t n, char *const *base);
 
+/* The sum of a block of GDI_FOLD_BLOCK elements in pieces: lanes hold 16 elements and start from 0; join gives the sum. */
+enum { GDI_FOLD_BLOCK = 4096, GDI_FOLD_NBYTES = 128 };
+typedef struct gdi_fold {
+    void (*add)(void *lanes, const void *values, int64_t n);
+    double (*join)(const void *lanes);
+} gdi_fold;
+
 #include "ops.h"             /* enum gdi_op, generated from ops/<family>.def by the preprocessor */
 
 /* One table per ISA: the only symbol an isa/<isa>.c exports. */
@@ -64,6 +71,7 @@ typedef struct gdi_table {
     gdi_map_fn cast[GD_DTYPE_COUNT][GD_DTYPE_COUNT];     /* from, to */
     const gdi_kernel *kernel[GD_KERNEL_COUNT];           /* by op - GD_MAP_COUNT */
     gdi_scalar_fn scalar[2];                             /* float32, float64 */
+    gdi_fold fold[2];                                    /* float32, float64 */
     double (*peak[2])(int64_t rounds);                   /* float32, float64: multiply-adds and nothing else */
     int peak_flops[2];                                   /* of one round */
 } gdi_table;

@@ -33,7 +33,7 @@ static void locate(const gdi_plan *p, int64_t item, block *b)
     int64_t rest;
     if (p->by_row) {
         rest = item / p->pieces;
-        b->at[d] = item % p->pieces * p->block;
+        b->at[d] = item % p->pieces * p->stretch;
         if (d > 0 && p->height > 1) {
             const int64_t groups = (p->shape[d - 1] + p->height - 1) / p->height;
             b->at[--d] = rest % groups * p->height;
@@ -63,7 +63,7 @@ static void locate(const gdi_plan *p, int64_t item, block *b)
 static void advance(const gdi_plan *p, int64_t item, block *b)
 {
     int d = p->ndim - 1;
-    int64_t step = p->block;
+    int64_t step = p->stretch;
     if (!p->by_row) {
         locate(p, item + 1, b);
         return;
@@ -236,6 +236,7 @@ static const void *load(const gdi_plan *p, const gdi_plan_operand *o, feed *f, c
 /* What the operations of a row read and write, by number: operands, then registers. */
 typedef struct values {
     void *at[GDI_FUSED_OPERANDS + GDI_FUSED_REGISTERS];
+    char (*lanes)[GDI_FOLD_NBYTES];          /* of the sums */
 } values;
 
 static void run_row(const gdi_plan *p, feed *f, const block *b, int64_t row, values *v)
@@ -246,16 +247,23 @@ static void run_row(const gdi_plan *p, feed *f, const block *b, int64_t row, val
         v->at[k] = (void *)(uintptr_t)load(p, p->operand + k, f + k, b, row);
     for (int k = 0; k < n_out; k++) {
         const gdi_plan_operand *o = p->operand + k;
+        if (o->feed == GDI_SUM)
+            continue;
         to[k] = address(p, o, f + k, b);
         narrow[k] = o->feed == GDI_DIRECT ? to[k] : f[k].raw;
         v->at[k] = o->cast ? f[k].wide : narrow[k];
     }
     for (const gdi_micro *m = p->micro, *end = m + p->n_micro; m < end; m++) {
         const void *const in[] = {v->at[m->from[0]], v->at[m->from[1]], v->at[m->from[2]]};
-        m->fn(b->count, in, v->at[m->to]);
+        if (m->fn)
+            m->fn(b->count, in, v->at[m->to]);
+        else
+            p->sink[m->to].fold->add(v->lanes[m->to], in[0], b->count);
     }
     for (int k = 0; k < n_out; k++) {
         const gdi_plan_operand *o = p->operand + k;
+        if (o->feed == GDI_SUM)
+            continue;
         if (o->cast) {
             const void *wide = f[k].wide;
             o->cast(b->count, &wide, narrow[k]);
@@ -273,7 +281,68 @@ static void run_tile(const gdi_plan *p, feed *f, block *b, values *v)
     *at = first;
 }
 
-void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, char *local)
+/* ---- sums ---- */
+static void put_sum(const gdi_plan *p, const gdi_sink *s, char *to, double sum)
+{
+    if (p->operand[s->to].size == 8) {
+        memcpy(to, &sum, sizeof sum);
+    } else {
+        const float narrow = (float)sum;
+        memcpy(to, &narrow, sizeof narrow);
+    }
+}
+
+/* An item: up to GDI_FOLD_BLOCK elements of a row, block by block. Its sums are the row's, or parts in scratch. */
+static void run_sums(const gdi_plan *p, feed *f, block *b, values *v, int64_t item, char *scratch)
+{
+    char lanes[GDI_FUSED_OPERANDS][GDI_FOLD_NBYTES] __attribute__((aligned(GDI_ALIGN)));
+    int64_t *at = &b->at[p->ndim - 1];
+    const int64_t first = *at, end = least(first + p->stretch, p->inner);
+    memset(lanes, 0, (size_t)p->n_sink * GDI_FOLD_NBYTES);
+    v->lanes = lanes;
+    for (; *at < end; *at += p->block) {
+        b->count = least(p->block, end - *at);
+        run_row(p, f, b, 0, v);
+    }
+    *at = first;
+    for (int k = 0; k < p->n_sink; k++) {
+        const gdi_sink *s = p->sink + k;
+        const double sum = s->fold->join(lanes[k]);
+        if (p->pieces > 1)
+            memcpy(scratch + (k * p->items + item) * (int64_t)sizeof sum, &sum, sizeof sum);
+        else
+            put_sum(p, s, address(p, p->operand + s->to, f + s->to, b), sum);
+    }
+}
+
+/* Neighbours are joined until one is left: the tree of a sum. */
+static double join(double *part, int64_t n)
+{
+    for (; n > 1; n = (n + 1) / 2) {
+        for (int64_t i = 0; i < n / 2; i++)
+            part[i] = part[2 * i] + part[2 * i + 1];
+        if (n & 1)
+            part[n / 2] = part[n - 1];
+    }
+    return part[0];
+}
+
+void gdi_map_join(const gdi_plan *p, char *const *base, char *scratch)
+{
+    double *part = (double *)(void *)scratch;
+    block b;
+    for (int k = 0; k < p->n_sink; k++) {
+        const gdi_sink *s = p->sink + k;
+        const gdi_plan_operand *o = p->operand + s->to;
+        const feed f = {.data = base[o->place.base] + o->place.offset};
+        for (int64_t item = 0; item < p->items; item += p->pieces, part += p->pieces) {
+            locate(p, item, &b);
+            put_sum(p, s, address(p, o, &f, &b), join(part, p->pieces));
+        }
+    }
+}
+
+void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, char *local, char *scratch)
 {
     feed f[GDI_FUSED_OPERANDS];
     values v;
@@ -293,7 +362,9 @@ void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, c
             locate(p, i, &b);
         else
             advance(p, i - 1, &b);
-        if (p->height > 1)
+        if (p->n_sink > 0)
+            run_sums(p, f, &b, &v, i, scratch);
+        else if (p->height > 1)
             run_tile(p, f, &b, &v);
         else
             run_row(p, f, &b, 0, &v);

@@ -33,6 +33,20 @@ static void insert_axis(layout *l, int64_t n, const int64_t *stride)
         l->stride[k][at] = stride[k];
 }
 
+/* The axes in the order they are, which is the order a sum goes by. View `whole` has them all; a sum lacks the last ones. */
+static void take_axes(layout *l, const gd_program_spec *s, const gd_view *const *view, int whole)
+{
+    const int64_t *shape = s->dim + view[whole]->dims;
+    for (int d = 0; d < view[whole]->ndim; d++) {
+        if (shape[d] == 1)
+            continue;
+        l->shape[l->ndim] = shape[d];
+        for (int k = 0; k < l->n; k++)
+            l->stride[k][l->ndim] = d < view[k]->ndim ? s->dim[view[k]->dims + view[k]->ndim + d] * l->size[k] : 0;
+        l->ndim++;
+    }
+}
+
 static void sort_axes(layout *l, const gd_program_spec *s, const gd_view *const *view)
 {
     const int64_t *shape = s->dim + view[0]->dims;
@@ -190,12 +204,25 @@ static void choose_blocks(gdi_plan *p, const layout *l)
     p->items = p->n / p->inner / rows * parts(rows, p->height) * p->pieces;
 }
 
+/* Every row is cut into items of GDI_FOLD_BLOCK elements, and those into blocks. */
+static void choose_sums(gdi_plan *p, const layout *l)
+{
+    p->by_row = p->height = 1;
+    feed_rows(p, l);
+    for (int k = 0; k < p->n_sink; k++)
+        p->operand[p->sink[k].to].feed = GDI_SUM;
+    p->block = GDI_BLOCK;
+    p->stretch = GDI_FOLD_BLOCK;
+    p->pieces = parts(p->inner, p->stretch);
+    p->items = p->n / p->inner * p->pieces;
+}
+
 static void choose_grain(gdi_plan *p, int64_t cost)
 {
     for (int k = 0; k < p->n_out + p->n_in; k++)
         cost += p->operand[k].feed == GDI_GATHER ? 4 : p->operand[k].cast ? 1 : 0;
-    int64_t length = p->by_row && p->inner < p->block ? p->inner : p->block;
-    p->grain = GRAIN_QUARTER_NS / (p->height * (cost * length + 4 * CALL_NS * p->n_micro));
+    int64_t length = p->by_row && p->inner < p->stretch ? p->inner : p->stretch;
+    p->grain = GRAIN_QUARTER_NS / (p->height * ((cost + p->n_sink) * length + 4 * CALL_NS * (p->n_micro + 1)));
     if (p->grain < 1)
         p->grain = 1;
 }
@@ -215,7 +242,7 @@ static void keep_layout(gdi_plan *p, const layout *l, int64_t *to)
 static int64_t aligned(int64_t nbytes) { return (nbytes + GDI_ALIGN - 1) / GDI_ALIGN * GDI_ALIGN; }
 
 /* A plan and the tables it points to, in one block. */
-static gdi_plan *new_plan(gd_program *program, layout *l, int64_t n, int n_out, int n_micro)
+static gdi_plan *new_plan(gd_program *program, layout *l, int64_t n, int n_out, int n_micro, int n_sink)
 {
     if (l->ndim == 0) {                                  /* one element: an axis of length 1 saves special cases */
         l->ndim = 1;
@@ -225,14 +252,17 @@ static gdi_plan *new_plan(gd_program *program, layout *l, int64_t n, int n_out, 
     }
     const int64_t operands = aligned((int64_t)sizeof(gdi_plan));
     const int64_t micros = operands + aligned(l->n * (int64_t)sizeof(gdi_plan_operand));
-    const int64_t layouts = micros + aligned(n_micro * (int64_t)sizeof(gdi_micro));
+    const int64_t sinks = micros + aligned(n_micro * (int64_t)sizeof(gdi_micro));
+    const int64_t layouts = sinks + aligned(n_sink * (int64_t)sizeof(gdi_sink));
     char *at = gdi_program_alloc(program, layouts + (l->n + 1) * l->ndim * (int64_t)sizeof(int64_t));
     if (!at)
         return NULL;
     gdi_plan *p = (gdi_plan *)(void *)at;
     p->operand = (gdi_plan_operand *)(void *)(at + operands);
     p->micro = (gdi_micro *)(void *)(at + micros);
+    p->sink = (gdi_sink *)(void *)(at + sinks);
     p->n_micro = n_micro;
+    p->n_sink = n_sink;
     p->n = n;
     p->n_out = n_out;
     p->n_in = l->n - n_out;
@@ -248,7 +278,8 @@ static void place_buffers(gd_program *program, gdi_plan *p, int64_t element_nbyt
 {
     int buffers = 0;
     for (int k = 0; k < p->n_out + p->n_in; k++)
-        p->operand[k].buffer = (int8_t)(p->operand[k].feed != GDI_DIRECT || p->operand[k].cast ? buffers++ : -1);
+        p->operand[k].buffer = (int8_t)((p->operand[k].feed != GDI_DIRECT && p->operand[k].feed != GDI_SUM)
+                                        || p->operand[k].cast ? buffers++ : -1);
     p->buffers_nbytes = buffers * (int64_t)GDI_MAP_BUFFER_NBYTES;
     p->register_nbytes = GDI_BLOCK * element_nbytes + GDI_ALIGN;
     const int64_t nbytes = p->buffers_nbytes + p->n_register * p->register_nbytes;
@@ -270,7 +301,12 @@ static void finish_plan(gd_program *program, gdi_plan *p, const layout *l, int64
 {
     out->kind = GDI_BLOCKS;
     out->u.plan = p;
-    choose_blocks(p, l);
+    if (p->n_sink > 0) {
+        choose_sums(p, l);
+    } else {
+        choose_blocks(p, l);
+        p->stretch = p->block;
+    }
     choose_grain(p, cost);
     place_buffers(program, p, element_nbytes);
     program->parallel |= p->items > p->grain;
@@ -279,7 +315,7 @@ static void finish_plan(gd_program *program, gdi_plan *p, const layout *l, int64
 static int make_plan(gd_program *program, layout *l, const gd_view *const *view, int64_t n, int64_t cost, gdi_map_fn fn,
                      const gdi_table *t, gdi_step *out)
 {
-    gdi_plan *p = new_plan(program, l, n, 1, 1);
+    gdi_plan *p = new_plan(program, l, n, 1, 1, 0);
     if (!p)
         return GD_NO_MEMORY;
     p->micro[0] = (gdi_micro){.fn = fn, .from = {1, p->n_in > 1 ? 2 : 1, p->n_in > 2 ? 3 : 1}};
@@ -322,23 +358,30 @@ int gdi_map_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t,
 
 /* ---- fused groups ---- */
 /* The operations of a verified group; returns their cost. *element_nbytes: the largest element of a register. */
-static int64_t read_lines(gdi_plan *p, const gdi_table *t, const gd_view *const *view, const int64_t *line,
+static int64_t read_lines(gdi_plan *p, const gdi_table *t, const gd_view *const *view, const int64_t *line, int lines,
                           int64_t *element_nbytes)
 {
     int dtype[GDI_FUSED_OPERANDS + GDI_FUSED_REGISTERS];
     const int n = p->n_out + p->n_in;
     int64_t cost = 0;
+    gdi_micro *m = p->micro;
+    gdi_sink *s = p->sink;
     for (int k = 0; k < n; k++)
         dtype[k] = view[k]->dtype;
-    for (gdi_micro *m = p->micro, *end = m + p->n_micro; m < end; m++, line += GDI_FUSED_LINE) {
+    for (int i = 0; i < lines; i++, line += GDI_FUSED_LINE) {
         const int op = (int)line[0], to = (int)line[2];
         int last = 0;                                    /* the last operand, whose dtype the kernel goes by */
+        if (op == GD_OP_SUM) {
+            *m++ = (gdi_micro){.to = (uint8_t)(s - p->sink), .from = {(uint8_t)line[3], (uint8_t)line[3], (uint8_t)line[3]}};
+            *s++ = (gdi_sink){&t->fold[line[1] == GD_FLOAT64], to};
+            continue;
+        }
         for (int k = 0; k < GDI_MAP_OPERANDS - 1; k++) {
             last = line[3 + k] >= 0 ? (int)line[3 + k] : last;
             m->from[k] = (uint8_t)last;
         }
         m->to = (uint8_t)to;
-        m->fn = op == GD_OP_CAST ? t->cast[dtype[last]][line[1]] : gdi_map_lookup(t, op, dtype[last]);
+        m++->fn = op == GD_OP_CAST ? t->cast[dtype[last]][line[1]] : gdi_map_lookup(t, op, dtype[last]);
         cost += op == GD_OP_CAST ? 1 : cost_of(op, gd_dtype_nbytes(dtype[last]));
         dtype[to] = (int)line[1];
         if (to >= n) {
@@ -350,22 +393,45 @@ static int64_t read_lines(gdi_plan *p, const gdi_table *t, const gd_view *const 
     return cost;
 }
 
+/* With sums: one last axis that they lack, and no other. */
+static int sums_fit(const layout *l, const int64_t *line, int lines)
+{
+    for (int i = 0; i < lines; i++, line += GDI_FUSED_LINE)
+        for (int d = 0; line[0] == GD_OP_SUM && d < l->ndim; d++)
+            if ((l->stride[line[2]][d] == 0) != (d == l->ndim - 1))
+                return 0;
+    return l->ndim > 0;
+}
+
 int gdi_fused_prepare(gd_program *program, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out)
 {
     const gd_view *view[GDI_FUSED_OPERANDS];
+    const int64_t *line = s->attr + in->attr;
+    const int lines = in->n_attr / GDI_FUSED_LINE, whole = in->n_out + in->n_in - 1;
     layout l = {.ndim = 0};
     int64_t element_nbytes = 1;
+    int sums = 0;
+    for (int i = 0; i < lines; i++)
+        sums += line[i * GDI_FUSED_LINE] == GD_OP_SUM;
     begin_layout(&l, s, in, view);
-    const int64_t n = gdi_view_count(s, view[0]);
+    const int64_t n = gdi_view_count(s, view[whole]);
     if (n == 0)
-        return GD_OK;
-    sort_axes(&l, s, view);
+        return sums > 0 ? GD_BAD_PROGRAM : GD_OK;        /* nobody would write the sums */
+    if (sums > 0)
+        take_axes(&l, s, view, whole);
+    else
+        sort_axes(&l, s, view);
     merge_axes(&l);
-    gdi_plan *p = new_plan(program, &l, n, in->n_out, in->n_attr / GDI_FUSED_LINE);
+    if (sums > 0 && !sums_fit(&l, line, lines))
+        return GD_BAD_PROGRAM;
+    gdi_plan *p = new_plan(program, &l, n, in->n_out, lines, sums);
     if (!p)
         return GD_NO_MEMORY;
     place_operands(p, &l, view, t);
-    const int64_t cost = read_lines(p, t, view, s->attr + in->attr, &element_nbytes);
+    const int64_t cost = read_lines(p, t, view, line, lines, &element_nbytes);
     finish_plan(program, p, &l, element_nbytes, cost, out);
+    const int64_t scratch = sums > 0 && p->pieces > 1 ? sums * p->items * (int64_t)sizeof(double) : 0;
+    if (program->scratch_nbytes < scratch)
+        program->scratch_nbytes = scratch;
     return GD_OK;
 }

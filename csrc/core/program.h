@@ -43,7 +43,9 @@ enum gdi_reason {
 };
 
 enum { GDI_MAX_OPERANDS = 64, GDI_MAX_THREADS = 64, GDI_MAP_OPERANDS = 4 };
-/* A fused group: its attributes are one line of six integers an operation: opcode, dtype of the result, number of the
+/* A line may also be GD_OP_SUM: its result is an output without the group's last axes, as many as the second operand
+ * says, and the only thing done with it. These axes must be one run of elements in every operand.
+ * A fused group: its attributes are one line of six integers an operation: opcode, dtype of the result, number of the
  * result, numbers of up to three operands (-1: none). Numbers below n_out + n_in are the instruction's operands, the
  * next GDI_FUSED_REGISTERS are blocks of the group's own. */
 enum { GDI_FUSED_OPERANDS = 32, GDI_FUSED_REGISTERS = 32, GDI_FUSED_LINE = 6, GDI_FUSED_LINES = 256 };
@@ -96,7 +98,8 @@ enum gdi_feed {
     GDI_DIRECT,              /* the block is contiguous in memory */
     GDI_FILL,                /* one value for a whole row */
     GDI_ONCE,                /* every block holds the same values */
-    GDI_GATHER               /* element by element */
+    GDI_GATHER,              /* element by element */
+    GDI_SUM                  /* an output that is a sum along the rows */
 };
 
 typedef struct gdi_plan_operand {
@@ -109,25 +112,34 @@ typedef struct gdi_plan_operand {
     int32_t period;          /* GDI_ONCE: elements after which it repeats */
 } gdi_plan_operand;
 
-/* One operation on a block; values are numbered as in the lines of a fused group. */
+/* One operation on a block; values are numbered as in the lines of a fused group. fn is NULL for a sum: `to` is its number
+ * among the sums. */
 typedef struct gdi_micro {
     gdi_map_fn fn;
     uint8_t to, from[GDI_MAP_OPERANDS - 1];
 } gdi_micro;
+
+/* A sum along the last axis of the plan, to operand `to`. */
+typedef struct gdi_sink {
+    const gdi_fold *fold;
+    int32_t to;
+} gdi_sink;
 
 /* A fused group, or one elementwise op whose operands are not all flat. Axes are sorted by the first output's stride
  * and merged. An item is a block of at most `block` elements, of a row when rows are long (then of `height` rows), else
  * of the flat order; all operations are done on a block before the next one. */
 typedef struct gdi_plan {
     int32_t n_out, n_in, ndim;
-    int32_t n_micro, n_register;
+    int32_t n_micro, n_register, n_sink;
     int64_t buffers_nbytes;  /* of private memory before the registers */
     int64_t register_nbytes; /* from one register to the next */
     gdi_micro *micro;
+    gdi_sink *sink;
     gdi_plan_operand *operand;               /* out.., in.. */
     int32_t by_row;          /* blocks are pieces of rows */
     int32_t height;          /* rows of an item: GDI_TILE_ROWS if an input is gathered by rows, else 1 */
     int64_t n, inner, pieces, block, items, grain;
+    int64_t stretch;         /* elements of a row that are one item: a block, or of a sum GDI_FOLD_BLOCK of them */
     const int64_t *shape;
 } gdi_plan;
 
@@ -193,7 +205,9 @@ void gdi_scalars_finish(gd_program *p);
 /* map.c: items [lo, hi) of a plan; local: its buffers (the elements as they are, and float16 as float32), its registers */
 enum { GDI_MAP_RAW_NBYTES = GDI_TILE_ROWS * GDI_TILE_COLUMNS * 8, GDI_MAP_WIDE_NBYTES = GDI_BLOCK * 4 };
 enum { GDI_MAP_BUFFER_NBYTES = GDI_MAP_RAW_NBYTES + GDI_MAP_WIDE_NBYTES };
-void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, char *local);
+void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, char *local, char *scratch);
+/* after all items: sums of rows that took several; scratch has the sums of the items */
+void gdi_map_join(const gdi_plan *p, char *const *base, char *scratch);
 /* pool.c: f(arg, chunk, thread) for every chunk on up to `threads` threads. 0: done; else nothing ran */
 int gdi_pool_run(int threads, int64_t chunks, void (*f)(void *arg, int64_t chunk, int thread), void *arg);
 #endif

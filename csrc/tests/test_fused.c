@@ -1,9 +1,9 @@
-/* test_fused.c: fused groups of random lines over random layouts, threads and budgets, against the same lines as
+/* test_fused.c: fused groups of random lines and sums over random layouts, threads and budgets, against the same lines as
  * instructions of their own, bit by bit; and damaged lines, which are refused or run. Prints "N passed, N failed". */
 #include "layouts.h"
 #include <math.h>
 
-enum { INPUTS = 4, LINES = 14, ROOM = 1 << 20, ALL = INPUTS + LINES };
+enum { INPUTS = 4, LINES = 14, SUMS = 3, ALL = INPUTS + LINES };
 
 typedef struct group {
     int ndim, n_in, n_out, n_line;
@@ -12,6 +12,7 @@ typedef struct group {
     int op[LINES], from[LINES][3];       /* operands: inputs and earlier results, in that numbering */
     int out[LINES];                      /* number of the output that line i writes, -1: a register */
     layout in_layout[INPUTS], out_layout[LINES];
+    int n_sum, gone, sum_from[SUMS];     /* values that are summed along the last axes */
 } group;
 
 static const int dtypes[] = {GD_FLOAT64, GD_FLOAT32, GD_INT32, GD_BOOL, GD_INT64, GD_UINT8};
@@ -34,8 +35,8 @@ static void random_line(group *g, int i)
     for (;;) {
         int op = below(8) == 0 ? GD_OP_CAST : (int)below(GD_MAP_COUNT), first = (int)below(g->n_in + i);
         int dtype = g->dtype[first], arity = op == GD_OP_CAST ? 1 : gdi_map_arity(op), ok = 1;
-        if (op != GD_OP_CAST && !gd_op_accepts(op, dtype))
-            continue;
+        if (op == GD_OP_COPYSIGN || op == GD_OP_SIGNBIT || (op != GD_OP_CAST && !gd_op_accepts(op, dtype)))
+            continue;                        /* nobody promises the sign of a NaN */
         for (int k = 0; k < 3; k++) {
             g->from[i][k] = k >= arity ? -1 : op == GD_OP_WHERE && k == 0 ? find(g, i, GD_BOOL)
                           : k == 0 ? first : find(g, i, dtype);
@@ -50,6 +51,42 @@ static void random_line(group *g, int i)
         g->dtype[g->n_in + i] = op == GD_OP_CAST ? result : gdi_map_is_test(op) ? GD_BOOL : dtype;
         return;
     }
+}
+
+/* The layout of an operand of sums: the axes that stay and those that go are each packed, or all of stride 0. */
+static layout summed_layout(const group *g)
+{
+    layout l = {.extent = 1};
+    int64_t step = 1;
+    const int kept = below(4) != 0, gone = below(4) != 0;
+    for (int d = g->ndim - 1; d >= 0; d--) {
+        if (d < g->ndim - g->gone ? kept : gone) {
+            l.stride[d] = step;
+            step *= g->shape[d] > 0 ? g->shape[d] : 1;
+        }
+    }
+    l.extent = step;
+    return l;
+}
+
+/* Sums of some float values, where the layouts allow it. */
+static void random_sums(group *g)
+{
+    int64_t total = 1;
+    g->gone = g->ndim > 0 ? 1 + (int)below(g->ndim) : 0;
+    for (int d = g->ndim - g->gone; d < g->ndim; d++)
+        total *= g->shape[d];
+    if (total < 2 || g->n == 0 || below(2))
+        return;
+    for (int i = 0; i < SUMS; i++) {
+        int v = (int)below(g->n_in + g->n_line);
+        if (g->dtype[v] == GD_FLOAT32 || g->dtype[v] == GD_FLOAT64)
+            g->sum_from[g->n_sum++] = v;
+    }
+    for (int k = 0; k < g->n_in && g->n_sum > 0; k++)
+        g->in_layout[k] = summed_layout(g);
+    for (int i = 0; i < g->n_line && g->n_sum > 0; i++)
+        g->out_layout[i] = random_layout(g->ndim, g->shape, 1, 1);
 }
 
 static group random_group(void)
@@ -71,10 +108,11 @@ static group random_group(void)
         g.out[i] = i == g.n_line - 1 || below(4) == 0 ? g.n_out++ : -1;
         g.out_layout[i] = random_layout(g.ndim, g.shape, 1, plain || below(2));
     }
+    random_sums(&g);
     return g;
 }
 
-/* Offsets in base 4 of the outputs, one after the other; the inputs likewise in base 2. */
+/* Offsets in base 4 of the outputs, one after the other, then of the sums; the inputs likewise in base 2. */
 static int64_t places(const group *g, int64_t *in_at, int64_t *out_at)
 {
     int64_t at = 0;
@@ -89,7 +127,17 @@ static int64_t places(const group *g, int64_t *in_at, int64_t *out_at)
             out_at[i] = at + g->out_layout[i].offset * gd_dtype_nbytes(g->dtype[g->n_in + i]);
             at += (g->out_layout[i].extent * gd_dtype_nbytes(g->dtype[g->n_in + i]) + 63) / 64 * 64;
         }
+    for (int i = 0; i < g->n_sum; i++, at += g->n * 8)
+        out_at[LINES + i] = at;
     return inputs > at ? inputs : at;
+}
+
+static int sum_view(builder *b, const group *g, const int64_t *out_at, int i)
+{
+    int64_t stride[8], step = 1;
+    for (int d = g->ndim - g->gone - 1; d >= 0; step *= g->shape[d--])
+        stride[d] = step;
+    return view(b, 4, g->dtype[g->sum_from[i]], out_at[LINES + i], g->ndim - g->gone, g->shape, stride);
 }
 
 static void input_views(builder *b, const group *g, const int64_t *in_at, int *value)
@@ -120,25 +168,39 @@ static void emit_lines(builder *b, const group *g, const int64_t *in_at, const i
             args[++n_in] = value[g->from[i][k]];
         emit(b, g->op[i], n_in, args);
     }
+    for (int i = 0; i < g->n_sum; i++) {
+        EMIT(b, GD_OP_SUM, sum_view(b, g, out_at, i), value[g->sum_from[i]]);
+        attrs(b, 1, (int64_t[]){g->gone});
+    }
+}
+
+static void add_sum(int64_t *line, const group *g, int k, const int *number)
+{
+    const int64_t values[] = {GD_OP_SUM, g->dtype[g->sum_from[k]], g->n_out + k, number[g->sum_from[k]], g->gone, -1};
+    memcpy(line, values, sizeof values);
 }
 
 /* The lines as one instruction. Registers are taken anew by every line, or where possible over a dying operand. */
 static void emit_group(builder *b, const group *g, const int64_t *in_at, const int64_t *out_at)
 {
-    int args[ALL], number[ALL], last[ALL] = {0}, used = 0, spare[LINES], n_spare = 0;
-    int64_t lines[LINES * GDI_FUSED_LINE];
-    const int n = g->n_out + g->n_in;
+    int args[ALL + SUMS], number[ALL], last[ALL] = {0}, used = 0, spare[LINES], n_spare = 0, n_lines = 0;
+    int64_t lines[(LINES + SUMS) * GDI_FUSED_LINE];
+    const int n_out = g->n_out + g->n_sum, n = n_out + g->n_in, early_sums = below(2) == 0;
     for (int i = 0; i < g->n_line; i++)
         if (g->out[i] >= 0)
             args[g->out[i]] = output_view(b, g, out_at, i);
-    input_views(b, g, in_at, args + g->n_out);
+    for (int i = 0; i < g->n_sum; i++)
+        args[g->n_out + i] = sum_view(b, g, out_at, i);
+    input_views(b, g, in_at, args + n_out);
     for (int k = 0; k < g->n_in; k++)
-        number[k] = g->n_out + k;
+        number[k] = n_out + k;
     for (int i = 0; i < g->n_line; i++)
         for (int k = 0; k < 3 && g->from[i][k] >= 0; k++)
             last[g->from[i][k]] = i;
+    for (int i = 0; i < g->n_sum && !early_sums; i++)
+        last[g->sum_from[i]] = LINES;
     for (int i = 0; i < g->n_line; i++) {
-        int64_t *line = lines + i * GDI_FUSED_LINE;
+        int64_t *line = lines + n_lines++ * GDI_FUSED_LINE;
         int to = g->out[i], early = below(2) == 0, me = g->n_in + i, size = gd_dtype_nbytes(g->dtype[me]);
         for (int pass = 0; pass < 2; pass++) {
             for (int k = 0; k < 3 && g->from[i][k] >= 0 && pass != early; k++) {
@@ -157,12 +219,17 @@ static void emit_group(builder *b, const group *g, const int64_t *in_at, const i
         line[2] = to;
         for (int k = 0; k < 3; k++)
             line[3 + k] = g->from[i][k] < 0 ? -1 : number[g->from[i][k]];
+        for (int k = 0; k < g->n_sum && early_sums; k++)     /* at once: the register may be used again */
+            if (g->sum_from[k] == me || (g->sum_from[k] < g->n_in && i == 0))
+                add_sum(lines + n_lines++ * GDI_FUSED_LINE, g, k, number);
     }
-    b->instr[b->s.n_instr++] = (gd_instr){GD_OP_FUSED, g->n_out, g->n_in, (int32_t)b->s.n_arg, 0, 0};
+    for (int k = 0; k < g->n_sum && !early_sums; k++)
+        add_sum(lines + n_lines++ * GDI_FUSED_LINE, g, k, number);
+    b->instr[b->s.n_instr++] = (gd_instr){GD_OP_FUSED, n_out, g->n_in, (int32_t)b->s.n_arg, 0, 0};
     for (int k = 0; k < n; k++)
         b->arg[b->s.n_arg++] = args[k];
     b->s.commit = b->s.n_instr;
-    attrs(b, g->n_line * GDI_FUSED_LINE, lines);
+    attrs(b, n_lines * GDI_FUSED_LINE, lines);
 }
 
 static void fill_inputs(const group *g, char *memory, int64_t nbytes)
@@ -170,7 +237,7 @@ static void fill_inputs(const group *g, char *memory, int64_t nbytes)
     static const double odd[] = {0, -0.0, 1, -1, 0.5, 3.25, -7, 1e30, -1e-30, INFINITY, NAN, 2, 100};
     for (int64_t i = 0; i < nbytes / 8; i++)
         ((double *)(void *)memory)[i] = odd[below(13)];
-    int64_t in_at[INPUTS], out_at[LINES];
+    int64_t in_at[INPUTS], out_at[LINES + SUMS];
     places(g, in_at, out_at);
     for (int k = 0; k < g->n_in; k++) {
         char *p = memory + in_at[k] - g->in_layout[k].offset * gd_dtype_nbytes(g->dtype[k]);
@@ -206,13 +273,25 @@ static int equal(const group *g, const char *a, const char *b, const int64_t *ou
             if (u == u || v == v)
                 return 0;
         }
+    int64_t kept = 1;
+    for (int d = 0; d < g->ndim - g->gone; d++)
+        kept *= g->shape[d];
+    for (int i = 0; i < g->n_sum; i++)
+        for (int64_t j = 0; j < kept; j++) {
+            const char *x = a + out_at[LINES + i], *y = b + out_at[LINES + i];
+            const int wide = g->dtype[g->sum_from[i]] == GD_FLOAT64;
+            double u = wide ? ((const double *)(const void *)x)[j] : (double)((const float *)(const void *)x)[j];
+            double v = wide ? ((const double *)(const void *)y)[j] : (double)((const float *)(const void *)y)[j];
+            if (memcmp(&u, &v, sizeof u) != 0 && (u == u || v == v))
+                return 0;
+        }
     return 1;
 }
 
 static int one_group(void)
 {
     group g = random_group();
-    int64_t in_at[INPUTS], out_at[LINES], room = places(&g, in_at, out_at);
+    int64_t in_at[INPUTS], out_at[LINES + SUMS], room = places(&g, in_at, out_at);
     builder *plain = new_builder(LINES * (g.n * 8 + 64)), *fused = new_builder(0);
     char *input = calloc(1, (size_t)room + 64), *one = calloc(1, (size_t)room + 64), *two = calloc(1, (size_t)room + 64);
     gd_fault f;
@@ -238,7 +317,7 @@ static int one_damage(int *ran)
 {
     static const int64_t odd[] = {-1, 0, 1, 2, 5, 6, 17, 31, 32, 63, 64, 100, 255, GD_OP_CAST, GD_OP_FUSED, GD_OP_WHERE, INT32_MAX, INT64_MAX, INT64_MIN, (int64_t)1 << 32};
     group g = random_group();
-    int64_t in_at[INPUTS], out_at[LINES], room = places(&g, in_at, out_at);
+    int64_t in_at[INPUTS], out_at[LINES + SUMS], room = places(&g, in_at, out_at);
     builder *b = new_builder(0);
     char *input = calloc(1, (size_t)room + 64), *output = calloc(1, (size_t)room + 64);
     gd_fault f;
@@ -255,7 +334,7 @@ static int one_damage(int *ran)
         case 4: b->view[below(b->s.n_view)].base = below(2) ? 4 : 2; break;
         default: {
             int64_t *field = &b->attr[below(b->s.n_attr)];
-            *field = below(2) ? odd[below(20)] : *field + below(5) - 2;
+            *field = below(2) ? odd[below(20)] : (int64_t)((uint64_t)*field + (uint64_t)below(5) - 2);
         }
         }
     int status = run(b, 1, 0, (void *[BASES]){NULL, NULL, input, NULL, output}, &f, NULL);
@@ -324,6 +403,22 @@ static void test_rules(void)
     REFUSED(ATTRS, b->instr[0].n_attr = 0);
     REFUSED(ATTRS, b->instr[0].n_attr = -6);
     REFUSED(ARITY, b->instr[0].n_out = 0);
+    /* output 1 as a sum: x + y and the sum of 8 elements */
+#define AS_SUM(change) (b->view[1] = b->view[0], b->view[1].ndim = 0, b->view[1].offset = 64, b->attr[12] = GD_OP_SUM, \
+                        b->attr[13] = GD_FLOAT64, b->attr[16] = 1, change)
+    fine = good();
+    fine->view[1] = fine->view[0], fine->view[1].ndim = 0, fine->view[1].offset = 64;
+    fine->attr[12] = GD_OP_SUM, fine->attr[13] = GD_FLOAT64, fine->attr[16] = 1, fine->attr[17] = -1;
+    CHECK(run(fine, 1, 0, (void *[BASES]){NULL, NULL, x, x, x}, &f, NULL) == GD_OK);
+    free(fine);
+    REFUSED(MICRO, AS_SUM(b->attr[16] = 2));
+    REFUSED(MICRO, AS_SUM(b->attr[16] = 0));
+    REFUSED(MICRO, AS_SUM(b->attr[17] = 2));
+    REFUSED(SHAPE, AS_SUM(b->attr[14] = 4));             /* into a register */
+    REFUSED(MICRO, AS_SUM(b->attr[15] = 1));             /* of itself */
+    REFUSED(DTYPE, AS_SUM(b->attr[13] = GD_FLOAT32));
+    REFUSED(SHAPE, AS_SUM(b->view[1].ndim = 1));
+    REFUSED(CALL, AS_SUM((b->dim[0] = b->dim[4] = b->dim[6] = 0)));
     REFUSED(ARITY, b->instr[0].n_in = GDI_FUSED_OPERANDS - 1);
     REFUSED(ARGS, b->instr[0].n_in = 3);
     REFUSED(READ_ONLY, b->view[1].base = 2);

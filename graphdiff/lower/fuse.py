@@ -2,7 +2,8 @@
 
 Takes instructions in running order and returns them with groups in place of their members; nothing else changes, and a
 group gives the bits of its members. A group runs where its last member could: an instruction that needs one of its values
-and cannot join ends it. Reductions of its values, and small work on their results, wait behind an open group instead.
+and cannot join ends it. Sums of its values along last axes are part of it where every operand is one run along them. Other
+reductions, and small work on the results of reductions, wait behind an open group instead.
 """
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from collections import deque
 from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Any
 
-from ..dtypes import FLOAT16
+from ..dtypes import FLOAT16, FLOAT32, FLOAT64
 from .view import View, contiguous_strides, count
 
 # The C core (program.h) allows 32 operands, 32 registers and 256 operations. Values still to be used are counted as
@@ -23,9 +24,12 @@ SMALLER, WAITING, OPEN, STALE = 8, 64, 8, 64
 
 
 class _Group:
-    """An open group over `n` elements. `shape` is None while every member may be taken as flat."""
+    """An open group over `n` elements. `shape` is None while every member may be taken as flat.
 
-    __slots__ = ("followers", "inputs", "last", "members", "n", "pending", "shape", "values")
+    With sums, `row` is the number of elements that one adds up.
+    """
+
+    __slots__ = ("followers", "inputs", "last", "members", "n", "pending", "row", "shape", "values")
 
     def __init__(self, n: int) -> None:
         self.n = n
@@ -36,6 +40,7 @@ class _Group:
         self.inputs: dict[Any, View] = {}
         self.followers: list[Any] = []
         self.last = 0
+        self.row = 0
 
 
 def _is_flat(v: View) -> bool:
@@ -59,6 +64,29 @@ def _shaped(v: View, shape: tuple[int, ...]) -> View:
         return v
     strides = contiguous_strides(shape) if v.contiguous else (0,) * len(shape)
     return View(v.buffer, v.offset, shape, strides, v.dtype)
+
+
+def _tail(shape: tuple[int, ...], row: int) -> int:
+    """How many last axes have `row` elements, or -1. Leading axes of size 1 among them do not count."""
+    n = 1
+    for i in range(len(shape) - 1, -1, -1):
+        n *= shape[i]
+        if n == row:
+            return len(shape) - i
+        if n > row:
+            break
+    return -1
+
+
+def _is_run(v: View, axes: int) -> bool:
+    """The last axes are one run of elements, or one element again and again."""
+    step = None
+    for n, s in zip(reversed(v.shape[len(v.shape) - axes:]), reversed(v.strides[len(v.shape) - axes:]), strict=True):
+        if n != 1:
+            if step is not None and s != step:
+                return False
+            step = s * n
+    return True
 
 
 class _Fuser:
@@ -109,6 +137,8 @@ class _Fuser:
     def _place(self, instr: Any, fusable: bool) -> bool:
         """Into a group, behind one, or back into the queue after what must come first; False: it may run now."""
         _, outs, ins, _, _ = instr
+        if instr[0] == "sum" and self._sums(instr):
+            return True
         touched: list[_Group] = []
         behind = True                            # every value of a group that it reads comes from a follower
         for v in ins:
@@ -132,7 +162,7 @@ class _Fuser:
         if others:
             return self._again(others, instr)
         if not fusable:
-            return False
+            return False                         # depends on no open group
         if target is None:
             if len(self.open) >= OPEN:
                 return self._again([min(self.open.values(), key=lambda g: g.last)], instr)
@@ -164,6 +194,10 @@ class _Fuser:
             flat &= _is_flat(v)
         if not flat and g.shape is not None and g.shape != out.shape:
             return False
+        if not flat and g.row:
+            axes = _tail(out.shape, g.row)
+            if axes < 0 or not all(_is_run(v, axes) for v in ins if v.buffer not in g.values):
+                return False
         kept = sum(1 for b, left in g.pending.items() if left or b in self.fixed)
         return len(g.inputs) + new + kept - done + 1 <= OPERANDS and len(g.members) < LINES
 
@@ -183,6 +217,29 @@ class _Fuser:
         g.pending[out.buffer] = self.uses[out.buffer]
         g.last = self.clock
         self.owner[out.buffer] = g, False
+
+    def _sums(self, instr: Any) -> bool:
+        """Into the group, if it sums values of one open group over rows that the group can be cut into."""
+        _, (out,), (v,), (axes,), _ = instr
+        owner = self.owner.get(v.buffer)
+        if owner is None or owner[1] or v.dtype not in (FLOAT32, FLOAT64) or v.offset or not v.contiguous:
+            return False
+        g = owner[0]
+        row = count(v.shape[len(v.shape) - axes:])
+        if row < 2 or (g.row and g.row != row) or self.writes[out.buffer] != 1 or len(g.members) >= LINES:
+            return False
+        if g.shape is None:
+            g.shape = v.shape                    # flat so far: any shape will do
+        elif _tail(g.shape, row) < 0 or not all(_is_run(w, _tail(g.shape, row)) for w in g.inputs.values() if w.shape == g.shape):
+            return False
+        if len(g.inputs) + sum(1 for b, left in g.pending.items() if left or b in self.fixed) + 1 > OPERANDS:
+            return False
+        g.row = row
+        g.members.append(instr)
+        g.pending[v.buffer] -= 1
+        g.last = self.clock
+        self.owner[out.buffer] = g, True         # what needs it runs after the group
+        return True
 
     def _waits(self, instr: Any, g: _Group, behind: bool, n: int) -> bool:
         """Put behind the group if it is a reduction of its values or small work on what waits already."""
@@ -217,10 +274,12 @@ class _Fuser:
         self.result.append(self._fused(g))
 
     def _fused(self, g: _Group) -> Any:
-        """The instruction. Its attrs are lines (op, dtype of the result, number of the result, numbers of the operands):
-        outputs count first, then inputs, then registers."""
+        """The instruction. Its attrs are lines (op, dtype of the result, number of the result, numbers of the operands; of a sum
+        the number of axes too): outputs count first, then inputs, then registers."""
         shape = (g.n,) if g.shape is None else g.shape
-        outs = [m[1][0] for m in g.members if g.pending[m[1][0].buffer] or m[1][0].buffer in self.fixed]
+        outs = [m[1][0] for m in g.members if g.pending.get(m[1][0].buffer, 1) or m[1][0].buffer in self.fixed]
+        axes = _tail(shape, g.row) if g.row else 0
+        sums = {m[1][0].buffer for m in g.members if m[0] == "sum"}
         number: dict[Any, int] = {v.buffer: i for i, v in enumerate(outs)}
         first = len(outs) + len(g.inputs)
         for i, key in enumerate(g.inputs):
@@ -247,9 +306,11 @@ class _Fuser:
                     to, used = used, used + 1
                 number[out.buffer] = to
             spare += late
-            lines.append((op, out.dtype, to, *operands))
+            lines.append((op, out.dtype, to, *operands, *((axes,) if op == "sum" else ())))
         inputs = tuple([_shaped(v, shape) for v in g.inputs.values()])
-        return "fused", tuple([_shaped(v, shape) for v in outs]), inputs, tuple(lines), g.members[-1][4]
+        kept = shape[:len(shape) - axes]
+        views = tuple([v.with_layout(kept, contiguous_strides(kept)) if v.buffer in sums else _shaped(v, shape) for v in outs])
+        return "fused", views, inputs, tuple(lines), g.members[-1][4]
 
 
 def fuse(instrs: Sequence[Any], commit: int, buffers: Sequence[int], fixed: Mapping[int, int],
