@@ -207,3 +207,19 @@ def test_profile_and_picture_name_every_node():
     assert f.program.nodes(0) == row["nodes"] and next(op for op, _ in f.program.members(0)) == "tanh"
     assert len(f.plan.order) == len(row["nodes"])
     assert "tanh" in gd.draw(f).dot and "sigmoid" in gd.draw(f).dot
+
+
+@pytest.mark.parametrize("n", [8_000_000, 8_000_013])
+def test_large_results_are_streamed(n):
+    """Results of more bytes than caches hold are written past them: arrays at any alignment, threads, one op or a group."""
+    x = gd.input("x", (n,), "float32")
+    a = rng.standard_normal(n + 5).astype("float32")[5:]
+    out = np.empty(n + 1, "float32")[1:]
+    for y in (gd.relu(x), gd.relu(x) * 2 + x):
+        for threads in (1, 2):
+            f = gd.function([x], y, threads=threads)
+            want = np.maximum(a, 0) if y.op == "relu" else np.maximum(a, 0) * np.float32(2) + a
+            np.testing.assert_array_equal(f(a), want)
+            f(a, out=out)
+            np.testing.assert_array_equal(out, want)
+            checked(2)

@@ -9,6 +9,8 @@
 enum { LONG_ROW = 128 };
 /* Blocks without buffers may be longer: 32 KiB of float32. */
 enum { DIRECT_BLOCK = 8192 };
+/* From so many bytes of operands on, results do not stay in a cache for whoever reads them next. */
+enum { STREAM_NBYTES = 32 << 20 };
 /* GDI_SMALL's limit: 20 us of the dearest op at its estimated cost. */
 enum { SMALL_N = 2048, CALL_NS = 8, GRAIN_QUARTER_NS = 200000 };
 
@@ -112,10 +114,23 @@ static int64_t period(const layout *l, int k)
     return n;
 }
 
+/* Bytes of the operands that are not broadcast. */
+static int64_t total_nbytes(const layout *l, int64_t n)
+{
+    int64_t total = 0;
+    for (int k = 0; k < l->n; k++) {
+        int whole = 1;
+        for (int d = 0; d < l->ndim; d++)
+            whole &= l->stride[k][d] != 0;
+        total += whole ? n * l->size[k] : 0;
+    }
+    return total;
+}
+
 /* ---- flat steps ---- */
 static int fits_flat(const layout *l, const gd_view *const *view, int64_t n)
 {
-    if (n > UINT32_MAX)
+    if (n > UINT32_MAX || total_nbytes(l, n) >= STREAM_NBYTES)
         return 0;
     for (int k = 0; k < l->n; k++)
         if (!is_flat(l, k) || view[k]->dtype == GD_FLOAT16 || view[k]->base > UINT16_MAX
@@ -164,12 +179,24 @@ static int any_fed(const gdi_plan *p, int first, int feed)
     return 0;
 }
 
+static int has_buffer(const gdi_plan_operand *o)
+{
+    return (o->feed != GDI_DIRECT && o->feed != GDI_SUM) || o->cast || o->stream;
+}
+
 static int any_buffer(const gdi_plan *p)
 {
     for (int k = 0; k < p->n_out + p->n_in; k++)
-        if (p->operand[k].feed != GDI_DIRECT || p->operand[k].cast)
+        if (has_buffer(p->operand + k))
             return 1;
     return 0;
+}
+
+/* A single output that is one run. Two outputs in turn, 2 KiB at a time, were twice as slow this way as without. */
+static void choose_streams(gdi_plan *p, const layout *l)
+{
+    p->operand[0].stream = (int8_t)(p->n_out == 1 && p->n_sink == 0 && is_flat(l, 0) && !p->operand[0].cast
+                                    && total_nbytes(l, p->n) >= STREAM_NBYTES);
 }
 
 /* A whole number of the longest period: then operands that repeat are the same in all blocks. Periods are products of
@@ -278,8 +305,7 @@ static void place_buffers(gd_program *program, gdi_plan *p, int64_t element_nbyt
 {
     int buffers = 0;
     for (int k = 0; k < p->n_out + p->n_in; k++)
-        p->operand[k].buffer = (int8_t)((p->operand[k].feed != GDI_DIRECT && p->operand[k].feed != GDI_SUM)
-                                        || p->operand[k].cast ? buffers++ : -1);
+        p->operand[k].buffer = (int8_t)(has_buffer(p->operand + k) ? buffers++ : -1);
     p->buffers_nbytes = buffers * (int64_t)GDI_MAP_BUFFER_NBYTES;
     p->register_nbytes = GDI_BLOCK * element_nbytes + GDI_ALIGN;
     const int64_t nbytes = p->buffers_nbytes + p->n_register * p->register_nbytes;
@@ -301,6 +327,7 @@ static void finish_plan(gd_program *program, gdi_plan *p, const layout *l, int64
 {
     out->kind = GDI_BLOCKS;
     out->u.plan = p;
+    choose_streams(p, l);
     if (p->n_sink > 0) {
         choose_sums(p, l);
     } else {

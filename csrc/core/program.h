@@ -108,6 +108,7 @@ typedef struct gdi_plan_operand {
     gdi_map_fn cast;         /* float16: to float32 (inputs) or from it (output) */
     int16_t size;            /* of an element, bytes */
     int8_t feed;
+    int8_t stream;           /* an output that goes past the caches */
     int8_t buffer;           /* number of its buffer in private memory, -1: none needed */
     int32_t period;          /* GDI_ONCE: elements after which it repeats */
 } gdi_plan_operand;
