@@ -21,6 +21,12 @@ OPERANDS, LINES = 29, 256
 REDUCTIONS = frozenset(("sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "logsumexp"))
 # What waits behind a group is small compared with it, and no group waits for ever: its operands stay alive meanwhile.
 SMALLER, WAITING, OPEN, STALE = 8, 64, 8, 64
+# Bytes of arrays that stay in a core's cache with several others: there any two operations of one size are better off in
+# one group. Larger ones only where a group saves reading or writing an array.
+LITTLE = 1 << 16
+# Arrays of which two or three fit in the last cache, but not all of a large group: one operation after the other finds
+# its operands there, and a group that only shares one of them with what joins would push them out. Measured with 32 MiB.
+CROWD = 24 << 20
 
 
 class _Group:
@@ -106,7 +112,7 @@ class _Fuser:
                     self.writes[v.buffer] += 1
         self.result: list[Any] = []
         self.groups: dict[int, tuple[Any, ...]] = {}
-        self.open: dict[int, _Group] = {}                        # by number of elements
+        self.open: list[_Group] = []
         self.owner: dict[int, tuple[_Group, bool]] = {}          # buffer -> its open group, and whether a follower makes it
         self.clock = 0
 
@@ -119,7 +125,7 @@ class _Fuser:
                 fusable = (instr[0] in elementwise or instr[0] == "cast") and self._fusable(instr)
                 if (not self.open and not fusable) or not self._place(instr, fusable):
                     result.append(instr)
-            for g in list(self.open.values()):
+            for g in list(self.open):
                 self._close(g)
                 queue.extend(g.followers)
 
@@ -148,27 +154,73 @@ class _Fuser:
                 if owner[0] not in touched:
                     touched.append(owner[0])
         n = count(outs[0].shape)
-        target = self.open.get(n) if fusable else None
-        if target is not None and not self._joins(instr, target):
-            if touched == [target] and self._waits(instr, target, behind, n):
-                return True
-            return self._again([target, *[g for g in touched if g is not target]], instr)
+        target = self._target(instr, n, touched) if fusable else None
         others = [g for g in touched if g is not target]
         if len(others) == 1 and touched == others and self._waits(instr, others[0], behind, n):
             return True
         if not fusable and any(v.buffer >= 0 and self.writes[v.buffer] > 1 for v in outs):
-            others = list(self.open.values())    # parts of one buffer: what reads it must not be pushed past a writer
-        others += [g for g in self.open.values() if g is not target and g not in others and self.clock - g.last > STALE]
+            others = list(self.open)             # parts of one buffer: what reads it must not be pushed past a writer
+        others += [g for g in self.open if g is not target and g not in others and self.clock - g.last > STALE]
         if others:
             return self._again(others, instr)
         if not fusable:
             return False                         # depends on no open group
         if target is None:
             if len(self.open) >= OPEN:
-                return self._again([min(self.open.values(), key=lambda g: g.last)], instr)
-            target = self.open[n] = _Group(n)
+                return self._again([min(self.open, key=lambda g: g.last)], instr)
+            target = _Group(n)
+            self.open.append(target)
         self._join(instr, target)
         return True
+
+    def _target(self, instr: Any, n: int, touched: list[_Group]) -> _Group | None:
+        """The open group to join: one whose values it reads, several of those made one, one that reads an operand too, or,
+        where arrays are small, any of that size."""
+        _, (out,), ins, _, _ = instr
+        mine = [g for g in touched if g.n == n and any(v.buffer in g.values for v in ins)]
+        if mine:
+            target = mine[0]
+            for g in mine[1:]:
+                if self._merges(target, g):
+                    self._merge(target, g)
+                    touched.remove(g)
+            return target if self._joins(instr, target) else None
+        keys = {_layout(v) for v in ins if v.contiguous}
+        nbytes = n * out.dtype.itemsize
+        for g in self.open:
+            if g.n != n or g in touched or not (nbytes <= LITTLE or any(k in g.inputs for k in keys)):
+                continue
+            arrays = 1 + sum(1 for v in g.inputs.values() if v.contiguous) + sum(1 for left in g.pending.values() if left)
+            if (nbytes > CROWD // 2 or arrays * nbytes <= CROWD) and self._joins(instr, g):
+                return g
+        return None
+
+    def _merges(self, a: _Group, b: _Group) -> bool:
+        """May two open groups of one size, neither of which needs the other, be one?"""
+        if (a.shape and b.shape and a.shape != b.shape) or (a.row and b.row and a.row != b.row) or len(a.members) + len(b.members) >= LINES:
+            return False
+        shape, row = a.shape or b.shape, a.row or b.row
+        inputs = {**a.inputs, **b.inputs}
+        if row and shape is not None:
+            axes = _tail(shape, row)
+            if axes < 0 or not all(_is_run(v, axes) for v in inputs.values() if v.shape == shape):
+                return False
+        kept = sum(1 for g in (a, b) for buffer, left in g.pending.items() if left or buffer in self.fixed)
+        sums = sum(1 for g in (a, b) for m in g.members if m[0] == "sum")
+        return len(inputs) + kept + sums + 1 <= OPERANDS
+
+    def _merge(self, a: _Group, b: _Group) -> None:
+        """b's members after a's."""
+        self.open.remove(b)
+        a.members += b.members
+        a.followers += b.followers
+        a.inputs.update(b.inputs)
+        a.values.update(b.values)
+        a.pending.update(b.pending)
+        a.shape, a.row = a.shape or b.shape, a.row or b.row
+        for instr in (*b.members, *b.followers):
+            for v in instr[1]:
+                self.owner[v.buffer] = a, self.owner[v.buffer][1]
 
     def _joins(self, instr: Any, g: _Group) -> bool:
         """May it become a member of an open group of its size?"""
@@ -198,7 +250,7 @@ class _Fuser:
             axes = _tail(out.shape, g.row)
             if axes < 0 or not all(_is_run(v, axes) for v in ins if v.buffer not in g.values):
                 return False
-        kept = sum(1 for b, left in g.pending.items() if left or b in self.fixed)
+        kept = sum(1 for b, left in g.pending.items() if left or b in self.fixed) + sum(1 for m in g.members if m[0] == "sum")
         return len(g.inputs) + new + kept - done + 1 <= OPERANDS and len(g.members) < LINES
 
     def _join(self, instr: Any, g: _Group) -> None:
@@ -232,7 +284,8 @@ class _Fuser:
             g.shape = v.shape                    # flat so far: any shape will do
         elif _tail(g.shape, row) < 0 or not all(_is_run(w, _tail(g.shape, row)) for w in g.inputs.values() if w.shape == g.shape):
             return False
-        if len(g.inputs) + sum(1 for b, left in g.pending.items() if left or b in self.fixed) + 1 > OPERANDS:
+        kept = sum(1 for b, left in g.pending.items() if left or b in self.fixed) + sum(1 for m in g.members if m[0] == "sum")
+        if len(g.inputs) + kept + 1 > OPERANDS:
             return False
         g.row = row
         g.members.append(instr)
@@ -263,7 +316,7 @@ class _Fuser:
         return True
 
     def _close(self, g: _Group) -> None:
-        del self.open[g.n]
+        self.open.remove(g)
         for instr in (*g.members, *g.followers):
             for v in instr[1]:
                 del self.owner[v.buffer]
