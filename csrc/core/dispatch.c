@@ -120,6 +120,16 @@ gdi_map_fn gdi_map_lookup(const gdi_table *t, int op, int dtype)
     return t->map[op][GD_FLOAT32];
 }
 
+gdi_map_fn gdi_pair_lookup(const gdi_table *t, int f, int g, int turned, int dtype)
+{
+    const int row = f == GD_OP_ADD ? 0 : f == GD_OP_SUBTRACT ? 1 : f == GD_OP_MULTIPLY ? 2 : f == GD_OP_ZMUL ? 3 : -1;
+    const int column = g == GD_OP_ADD ? 0 : g == GD_OP_MULTIPLY ? 1 : g == GD_OP_SUBTRACT ? 2 + turned
+                     : g == GD_OP_ZMUL ? 4 + turned : -1;
+    if (row < 0 || column < 0 || (dtype != GD_FLOAT32 && dtype != GD_FLOAT64))
+        return NULL;
+    return t->pair[dtype == GD_FLOAT64][row][column];
+}
+
 int gd_op_count(void) { return GD_OP_COUNT; }
 const char *gd_op_name(int op) { return op >= 0 && op < GD_OP_COUNT ? op_names[op] : ""; }
 int gd_op_arity(int op) { return is_map(op) ? map_facts[op].arity : -1; }

@@ -72,6 +72,7 @@ typedef struct gdi_table {
     const gdi_kernel *kernel[GD_KERNEL_COUNT];           /* by op - GD_MAP_COUNT */
     gdi_scalar_fn scalar[2];                             /* float32, float64 */
     gdi_fold fold[2];                                    /* float32, float64 */
+    gdi_map_fn pair[2][4][6];                            /* float32, float64: see gdi_pair_lookup */
     double (*peak[2])(int64_t rounds);                   /* float32, float64: multiply-adds and nothing else */
     int peak_flops[2];                                   /* of one round */
 } gdi_table;

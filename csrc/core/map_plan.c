@@ -384,6 +384,49 @@ int gdi_map_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t,
 }
 
 /* ---- fused groups ---- */
+/* Register `number` (below 0: an operand) holds elements of this size. */
+static void note_register(gdi_plan *p, int number, int64_t nbytes, int64_t *element_nbytes)
+{
+    if (number < 0)
+        return;
+    *element_nbytes = nbytes > *element_nbytes ? nbytes : *element_nbytes;
+    p->n_register = number + 1 > p->n_register ? number + 1 : p->n_register;
+}
+
+/* Is register `value` read from line i on, before it is written again? */
+static int is_read(const int64_t *line, int i, int lines, int64_t value)
+{
+    for (line += (int64_t)i * GDI_FUSED_LINE; i < lines; i++, line += GDI_FUSED_LINE) {
+        for (int k = 3; k < (line[0] == GD_OP_SUM ? 4 : GDI_FUSED_LINE); k++)
+            if (line[k] == value)
+                return 1;
+        if (line[2] == value)
+            return 0;
+    }
+    return 0;
+}
+
+/* Line i and the next as one loop, when the second is the only reader of what the first makes. Returns 0 if not. */
+static int make_pair(const gdi_table *t, const int64_t *first, int i, int lines, int n, int dtype, gdi_micro *m)
+{
+    const int64_t *a = first + (int64_t)i * GDI_FUSED_LINE, *b = a + GDI_FUSED_LINE;
+    const int64_t value = a[2];
+    if (i + 1 >= lines || value < n || b[0] == GD_OP_SUM || (b[3] == value) == (b[4] == value) || b[5] != -1)
+        return 0;
+    const int turned = b[4] == value;
+    if (b[2] != value && is_read(first, i + 2, lines, value))
+        return 0;
+    const gdi_map_fn fn = gdi_pair_lookup(t, (int)a[0], (int)b[0], turned, dtype);
+    if (!fn)
+        return 0;
+    m->fn = fn;
+    m->to = (uint8_t)b[2];
+    m->from[0] = (uint8_t)a[3];
+    m->from[1] = (uint8_t)a[4];
+    m->from[2] = (uint8_t)b[turned ? 3 : 4];
+    return 1;
+}
+
 /* The operations of a verified group; returns their cost. *element_nbytes: the largest element of a register. */
 static int64_t read_lines(gdi_plan *p, const gdi_table *t, const gd_view *const *view, const int64_t *line, int lines,
                           int64_t *element_nbytes)
@@ -391,6 +434,7 @@ static int64_t read_lines(gdi_plan *p, const gdi_table *t, const gd_view *const 
     int dtype[GDI_FUSED_OPERANDS + GDI_FUSED_REGISTERS];
     const int n = p->n_out + p->n_in;
     int64_t cost = 0;
+    const int64_t *const first = line;
     gdi_micro *m = p->micro;
     gdi_sink *s = p->sink;
     for (int k = 0; k < n; k++)
@@ -407,16 +451,24 @@ static int64_t read_lines(gdi_plan *p, const gdi_table *t, const gd_view *const 
             last = line[3 + k] >= 0 ? (int)line[3 + k] : last;
             m->from[k] = (uint8_t)last;
         }
+        if (make_pair(t, first, i, lines, n, dtype[last], m)) {
+            cost += 2 * cost_of(GD_OP_ADD, gd_dtype_nbytes(dtype[last]));
+            dtype[to] = dtype[last];
+            note_register(p, to - n, gd_dtype_nbytes(dtype[to]), element_nbytes);
+            dtype[m->to] = dtype[to];
+            note_register(p, m->to - n, gd_dtype_nbytes(dtype[to]), element_nbytes);
+            m++;
+            i++;
+            line += GDI_FUSED_LINE;
+            continue;
+        }
         m->to = (uint8_t)to;
         m++->fn = op == GD_OP_CAST ? t->cast[dtype[last]][line[1]] : gdi_map_lookup(t, op, dtype[last]);
         cost += op == GD_OP_CAST ? 1 : cost_of(op, gd_dtype_nbytes(dtype[last]));
         dtype[to] = (int)line[1];
-        if (to >= n) {
-            const int64_t size = gd_dtype_nbytes(dtype[to]);
-            *element_nbytes = size > *element_nbytes ? size : *element_nbytes;
-            p->n_register = to - n + 1 > p->n_register ? to - n + 1 : p->n_register;
-        }
+        note_register(p, to - n, gd_dtype_nbytes(dtype[to]), element_nbytes);
     }
+    p->n_micro = (int32_t)(m - p->micro);
     return cost;
 }
 

@@ -33,7 +33,10 @@ static int find(const group *g, int i, int dtype)
 static void random_line(group *g, int i)
 {
     for (;;) {
-        int op = below(8) == 0 ? GD_OP_CAST : (int)below(GD_MAP_COUNT), first = (int)below(g->n_in + i);
+        static const int cheap[] = {GD_OP_ADD, GD_OP_SUBTRACT, GD_OP_MULTIPLY, GD_OP_ZMUL};
+        int op = below(8) == 0 ? GD_OP_CAST : below(2) ? cheap[below(4)] : (int)below(GD_MAP_COUNT), first = (int)below(g->n_in + i);
+        if (i > 0 && below(2))
+            first = g->n_in + i - 1;         /* the last result: a chain */
         int dtype = g->dtype[first], arity = op == GD_OP_CAST ? 1 : gdi_map_arity(op), ok = 1;
         if (op == GD_OP_COPYSIGN || op == GD_OP_SIGNBIT || (op != GD_OP_CAST && !gd_op_accepts(op, dtype)))
             continue;                        /* nobody promises the sign of a NaN */
