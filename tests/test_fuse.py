@@ -207,6 +207,8 @@ def test_profile_and_picture_name_every_node():
     assert f.program.nodes(0) == row["nodes"] and next(op for op, _ in f.program.members(0)) == "tanh"
     assert len(f.plan.order) == len(row["nodes"])
     assert "tanh" in gd.draw(f).dot and "sigmoid" in gd.draw(f).dot
+    total = gd.function(inputs, gd.sum(y))
+    assert names(total) == ["fused"] and "sum" in gd.draw(total).dot and total.profile(*draw_arrays(inputs))[0]["nodes"][-1].op == "sum"
 
 
 @pytest.mark.parametrize("n", [8_000_000, 8_000_013])

@@ -327,8 +327,8 @@ class _Fuser:
         self.result.append(self._fused(g))
 
     def _fused(self, g: _Group) -> Any:
-        """The instruction. Its attrs are lines (op, dtype of the result, number of the result, numbers of the operands; of a sum
-        the number of axes too): outputs count first, then inputs, then registers."""
+        """The instruction. Its attrs are lines (op, dtype of the result, number of the result, numbers of the operands):
+        outputs count first, then inputs, then registers. The output of a sum lacks the axes that it adds up."""
         shape = (g.n,) if g.shape is None else g.shape
         outs = [m[1][0] for m in g.members if g.pending.get(m[1][0].buffer, 1) or m[1][0].buffer in self.fixed]
         axes = _tail(shape, g.row) if g.row else 0
@@ -359,7 +359,7 @@ class _Fuser:
                     to, used = used, used + 1
                 number[out.buffer] = to
             spare += late
-            lines.append((op, out.dtype, to, *operands, *((axes,) if op == "sum" else ())))
+            lines.append((op, out.dtype, to, *operands))
         inputs = tuple([_shaped(v, shape) for v in g.inputs.values()])
         kept = shape[:len(shape) - axes]
         views = tuple([v.with_layout(kept, contiguous_strides(kept)) if v.buffer in sums else _shaped(v, shape) for v in outs])

@@ -81,7 +81,7 @@ class Program:
         rows = []
         for (op, dtype, to, *operands), (_, node) in zip(attrs, self.members(number), strict=True):
             result = f"{dtype.name} " if op == "cast" else ""
-            axes = f" {[operands.pop()]}" if op == "sum" else ""
+            axes = f" {[len(ins[0].shape) - len(outs[to].shape)]}" if op == "sum" else ""
             rows.append(f"        {name(to):<3} = {op} {result}{', '.join(map(name, operands))}{axes}{_site(node)}")
         return rows
 

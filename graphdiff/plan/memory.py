@@ -112,7 +112,7 @@ def plan_memory(instrs: Sequence[Any], nbytes: Sequence[int], fixed: dict[int, i
 def _unread(k: int, outs: Any, ins: Any, lines: Any) -> list[Any]:
     """The operands of a fused group that no operation reads after the one that writes output k."""
     written = max(i for i, line in enumerate(lines) if line[2] == k)
-    later = {v for line in lines[written + 1:] for v in (line[3:4] if line[0] == "sum" else line[3:])}
+    later = {v for line in lines[written + 1:] for v in line[3:]}
     return [v for i, v in enumerate(ins) if len(outs) + i not in later]
 
 

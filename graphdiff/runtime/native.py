@@ -78,7 +78,7 @@ def load(program: Program) -> Handle:
     arg_rows: list[int] = []
     view_rows: list[int] = []
     for op, outs, ins, options, _ in program.instrs:
-        integers = _group_lines(options) if op == "fused" else options
+        integers = _group_lines(options, outs, ins) if op == "fused" else options
         first = len(arg_rows)
         for operands in (outs, ins):
             for v in operands:
@@ -138,10 +138,12 @@ def load(program: Program) -> Handle:
     return Handle(ffi.gc(out[0], lib.gd_program_free), FIRST + len(program.bases))
 
 
-def _group_lines(lines: Any) -> Any:
-    """The lines of a fused group as integers: opcode, dtype, result, three operands or -1."""
+def _group_lines(lines: Any, outs: Any, ins: Any) -> Any:
+    """The lines of a fused group as integers: opcode, dtype, result, three operands or -1; a sum has its number of axes second."""
     flat: list[int] = []
     for op, dtype, *values in lines:
+        if op == "sum":
+            values.append(len(ins[0].shape) - len(outs[values[0]].shape))
         flat += (OPCODE[op], CODE[dtype], *values, *(-1,) * (4 - len(values)))
     return flat
 
