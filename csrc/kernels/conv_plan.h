@@ -1,0 +1,389 @@
+/* conv_plan.h: the geometry of convolution, which all types share: the axes, how a sweep is cut, planes or patches, and
+ * the cut of the weight gradient. Bits depend on the last one, so it depends on shapes alone. */
+#ifndef GDI_CONV_PLAN_H
+#define GDI_CONV_PLAN_H
+
+/* One spatial axis. Sizes and element strides of x, w and y, and x position = y position * stride - pad + tap * dil. */
+typedef struct conv_axis {
+    int64_t x, w, y, xs, ws, ys, stride, pad, dil;
+} conv_axis;
+
+/* y[n, o, p] = sum over c, k of x[n, c, p * stride - pad + k * dil] w[o, c, k], whichever of them is the result. */
+typedef struct conv_geom {
+    conv_axis axis[3];
+    int64_t n, groups, xc, yc;                   /* images; groups; channels of x and of y in a group */
+    int64_t xn_s, xc_s, yn_s, yc_s, wy_s, wx_s;  /* element strides: image and channel; w along y's and x's channels */
+    char *x, *w, *y;
+} conv_geom;
+
+/* The largest q with q * b <= a, and the least with q * b >= a; b > 0. */
+static int64_t conv_floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
+static int64_t conv_ceil_div(int64_t a, int64_t b) { return a / b + (a % b > 0); }
+
+static int64_t conv_gcd(int64_t a, int64_t b)
+{
+    while (b) {
+        int64_t r = a % b;
+        a = b;
+        b = r;
+    }
+    return a;
+}
+
+/* One axis of a sweep. At position t, tap k adds w[k] * source[(t + e(k)) * step + f - source_pad] to
+ * destination[t * out_step + phi - out_pad]. Taps come in `cycle` classes by k dil mod stride. Forward, a class is a
+ * set of planes (a slot, with its own f); turned, it is a sweep of its own (a phase, with its own phi). */
+typedef struct conv_line {
+    int64_t w, dil, stride, cycle, slots, phases;
+    int64_t step, source_pad, source, source_s, out_step, out_pad, out, out_s, w_s;
+    int64_t t0, t1, e_min, halo;                 /* all positions; least e(k), and largest minus least */
+    int turned;
+} conv_line;
+
+static int64_t conv_line_tap(const conv_line *l, int64_t phase, int64_t i)
+{
+    return l->turned ? phase + i * l->cycle : i;
+}
+static int64_t conv_line_taps(const conv_line *l, int64_t phase)
+{
+    return l->turned ? (l->w - phase + l->cycle - 1) / l->cycle : l->w;
+}
+static int64_t conv_line_e(const conv_line *l, int64_t k)
+{
+    return l->turned ? -(k * l->dil / l->stride) : k * l->dil / l->stride;
+}
+static int64_t conv_line_slot(const conv_line *l, int64_t k) { return l->turned ? 0 : k % l->cycle; }
+static int64_t conv_line_f(const conv_line *l, int64_t slot) { return l->turned ? 0 : slot * l->dil % l->stride; }
+static int64_t conv_line_phi(const conv_line *l, int64_t phase) { return l->turned ? phase * l->dil % l->stride : 0; }
+
+/* Positions t of a phase: those whose destination exists. */
+static int64_t conv_line_t0(const conv_line *l, int64_t phi) { return conv_ceil_div(l->out_pad - phi, l->out_step); }
+static int64_t conv_line_t1(const conv_line *l, int64_t phi)
+{
+    return conv_floor_div(l->out - 1 + l->out_pad - phi, l->out_step) + 1;
+}
+
+static conv_line conv_line_of(const conv_axis *a, int turned)
+{
+    conv_line l = {.w = a->w, .dil = a->dil, .stride = a->stride, .cycle = a->stride / conv_gcd(a->stride, a->dil),
+                   .slots = 1, .phases = 1, .step = 1, .out_step = 1, .w_s = a->ws, .turned = turned};
+    int64_t reach = a->w > 0 ? (a->w - 1) * a->dil / a->stride : 0;
+    if (turned) {
+        l.phases = GD_MIN(a->w, l.cycle);
+        l.out_step = a->stride;
+        l.out_pad = a->pad;
+        l.source = a->y, l.source_s = a->ys;
+        l.out = a->x, l.out_s = a->xs;
+        l.e_min = -reach;
+    } else {
+        l.slots = GD_MIN(a->w, l.cycle);
+        l.step = a->stride;
+        l.source_pad = a->pad;
+        l.source = a->x, l.source_s = a->xs;
+        l.out = a->y, l.out_s = a->ys;
+    }
+    l.halo = reach;
+    l.t0 = conv_line_t0(&l, l.out_step - 1);
+    l.t1 = conv_line_t1(&l, 0);
+    return l;
+}
+
+/* A whole sweep and how it is cut: items are image x group x box of positions x block of destination channels; an
+ * item takes its source channels cb at a time. */
+typedef struct conv_plan {
+    conv_line line[3];
+    int64_t n, groups, c, m;                     /* source and destination channels of a group */
+    int64_t sn_s, sc_s, dn_s, dc_s, wm_s, wc_s;
+    char *source, *out, *w;
+    int64_t taps, cb, box[3], boxes[3], mb, m_blocks, m_padded;
+    int64_t size[3], plane;                      /* of the planes of a box: extents, and elements of one plane */
+    int64_t off_nbytes;                          /* the table of offsets stands in front of the planes */
+    int64_t q, qb, q_blocks, q_ld;               /* patches: positions of all images, in blocks of qb */
+    int plain;                                   /* nothing fits: use the plain version */
+    int patch;                                   /* small outputs: make patches, not planes */
+    int zero;                                    /* some outputs have no tap at all */
+} conv_plan;
+
+/* Consecutive positions t of one row of one image; `at` is where they stand in a block of patches. */
+typedef struct conv_stretch {
+    int64_t n, t[3], count, at;
+} conv_stretch;
+
+#define CONV_NOWHERE INT64_MIN                   /* the target of a position that has none */
+
+/* CONV_PLANES: the planes share L2 with the packed weights. CONV_DEPTH: bytes of one channel's packed weights in one
+ * pass; CONV_ROWS: destination channels of an item, enough that making the planes again for the next ones is cheap. */
+enum { CONV_PLANES = 256 << 10, CONV_DEPTH = 4096, CONV_ROWS = 128, CONV_SLACK = 4096 };
+/* Patches: destination channels of an item, and bytes of a row of positions. */
+enum { CONV_PATCH_ROWS = 256, CONV_PATCH_NBYTES = 448 };
+/* The same for the weight gradient. CONV_W_POSITIONS: bytes of one filter's cotangents in a block. */
+enum { CONV_W_PLANES = 448 << 10, CONV_W_DEPTH = 2560, CONV_W_FILTERS = 128, CONV_W_POSITIONS = 2048 };
+enum { CONV_W_JOIN = 64 };                      /* rows of partial sums that are joined by one item */
+/* It is cut into at most CONV_W_SPLITS partial sums, of 4e6 terms or more, that take 64 MB or less. */
+enum { CONV_W_SPLITS = 32, CONV_W_TERMS = 4000000, CONV_W_NBYTES = 64 << 20 };
+
+/* Elements of a plane: an odd number of cache lines, or planes a power of two apart would share a few sets of L1. */
+static int64_t conv_plane_elements(int64_t n, int64_t esize)
+{
+    int64_t lines = (n * esize + 63) / 64;
+    return (lines | 1) * 64 / esize;
+}
+
+static void conv_plan_size(conv_plan *p, int64_t esize)
+{
+    int64_t slots = 1;
+    for (int d = 0; d < 3; d++) {
+        p->size[d] = p->box[d] + p->line[d].halo;
+        slots *= p->line[d].slots;
+    }
+    p->plane = conv_plane_elements(p->size[0] * p->size[1] * p->size[2], esize);
+    p->off_nbytes = (p->cb * p->taps * 4 + 63) / 64 * 64;
+    (void)slots;
+}
+
+/* Memory of the planes, in doubles since nothing is known to be small yet. */
+static double conv_plan_nbytes(const conv_plan *p, int64_t esize)
+{
+    double slots = (double)p->cb, n = (double)esize;
+    for (int d = 0; d < 3; d++) {
+        slots *= (double)p->line[d].slots;
+        n *= (double)(p->box[d] + p->line[d].halo);
+    }
+    return slots * (n + 128);                    /* 128: see conv_plane_elements */
+}
+
+/* Halve the box, or the channels where the box is mostly halo already, until the planes fit. */
+static void conv_plan_box(conv_plan *p, int64_t esize, int64_t depth, int64_t planes, int64_t positions)
+{
+    static const int64_t least[3] = {1, 1, 64};
+    p->cb = GD_MAX(GD_MIN(p->c, depth / esize / p->taps), 1);
+    for (int d = 0; d < 3; d++) p->box[d] = GD_MAX(p->line[d].t1 - p->line[d].t0, 1);
+    for (;;) {
+        int d = 0, many = (double)p->box[0] * (double)p->box[1] * (double)p->box[2] > (double)positions;
+        if (conv_plan_nbytes(p, esize) <= (double)planes && !many)
+            break;
+        while (d < 3 && (p->box[d] <= least[d] || (!many && p->box[d] <= p->line[d].halo))) d++;
+        if (d == 3 && p->cb > 1) {
+            p->cb = (p->cb + 1) / 2;
+            continue;
+        }
+        if (d == 3)
+            for (d = 0; d < 3 && p->box[d] <= least[d]; d++) {}
+        if (d == 3)
+            break;
+        p->box[d] = GD_MAX((p->box[d] + 1) / 2, least[d]);
+    }
+    int64_t blocks = (p->c + p->cb - 1) / p->cb;
+    p->cb = (p->c + blocks - 1) / blocks;
+    p->plain = conv_plan_nbytes(p, esize) + (double)p->cb * (double)p->taps * 4 > GDI_LOCAL_NBYTES / 2;
+    for (int d = 0; d < 3; d++) {                /* boxes of about the same size, whole tiles of positions */
+        int64_t n = GD_MAX(p->line[d].t1 - p->line[d].t0, 0), b = p->box[d];
+        p->boxes[d] = (n + b - 1) / b;
+        if (p->boxes[d] > 1) {
+            b = (n + p->boxes[d] - 1) / p->boxes[d];
+            p->box[d] = d == 2 ? (b + 31) / 32 * 32 : b;
+            p->boxes[d] = (n + p->box[d] - 1) / p->box[d];
+        }
+    }
+}
+
+/* Two axes that are one: no window, no padding, no stride, and memory that runs on in x and y. */
+static int conv_axes_merge(const conv_axis *a, const conv_axis *b)
+{
+    return a->w == 1 && b->w == 1 && a->stride == 1 && b->stride == 1 && a->pad == 0 && b->pad == 0 && a->x == a->y
+        && b->x == b->y && a->xs == b->xs * b->x && a->ys == b->ys * b->y;
+}
+
+static int conv_axis_trivial(const conv_axis *a) { return a->x == 1 && a->w == 1 && a->y == 1; }
+
+/* The last axis is the one positions run along: move the axes that have none away. Taps keep their order. */
+static void conv_axes_order(conv_axis *a)
+{
+    for (int pass = 0; pass < 2; pass++)
+        for (int d = 1; d < 3; d++)
+            if (conv_axis_trivial(&a[d])) {
+                conv_axis t = a[d];
+                a[d] = a[d - 1];
+                a[d - 1] = t;
+            }
+}
+
+static void conv_axes_join(conv_axis *a)
+{
+    for (int d = 2; d > 0; d--)
+        if (!conv_axis_trivial(&a[d - 1]) && conv_axes_merge(&a[d - 1], &a[d])) {
+            a[d].x *= a[d - 1].x;
+            a[d].y *= a[d - 1].y;
+            if (d == 2)
+                a[1] = a[0];
+            a[0] = (conv_axis){.x = 1, .w = 1, .y = 1, .stride = 1, .dil = 1};
+            d = 3;
+        }
+}
+
+/* Blocks of at most `most` destination channels, about the same size, whole panels. */
+static void conv_plan_rows(conv_plan *p, int64_t most, int64_t mr)
+{
+    int64_t blocks = GD_MAX((p->m + most - 1) / most, 1);
+    p->mb = GD_MAX(((p->m + blocks - 1) / blocks + mr - 1) / mr * mr, mr);
+    p->m_blocks = (p->m + p->mb - 1) / p->mb;
+}
+
+/* Multiplications per tap, in registers, that tiles of mr x nv take over a row of so many registers. A tile of fewer
+ * than 8 waits for its own results. */
+static int64_t conv_tile_cost(int64_t mr, int64_t nv, int64_t registers)
+{
+    int64_t full = registers / nv, rest = registers % nv;
+    return full * GD_MAX(mr * nv, 8) + (rest ? GD_MAX(mr * (rest > 2 ? nv : rest), 8) : 0);
+}
+
+/* Planes or patches? Cycles of each, measured roughly: a register of a tile 1, a short copy 10, a scattered element 2.
+ * Patches have no empty lanes, since positions of all images stand side by side. */
+static void conv_plan_patch(conv_plan *p, int64_t esize, int64_t vl, int64_t mr, int64_t nv)
+{
+    double size[3], depth = (double)p->c * (double)p->taps, m = (double)p->m, phases = 1;
+    for (int d = 0; d < 3; d++) {
+        size[d] = (double)(p->line[d].t1 - p->line[d].t0);
+        phases *= (double)p->line[d].phases;
+    }
+    double positions = (double)p->n * size[0] * size[1] * size[2], rows = (double)p->n * size[0] * size[1];
+    if (p->boxes[0] * p->boxes[1] * p->boxes[2] != 1 || positions < 1)
+        return;
+    int64_t in_row = (p->box[2] + vl - 1) / vl, in_sheet = ((p->box[1] - 1) * p->size[2] + p->box[2] + vl - 1) / vl;
+    int64_t row_cost = conv_tile_cost(mr, nv, in_row), sheet_cost = conv_tile_cost(mr, nv, in_sheet);
+    double planes = (double)p->n * size[0] * (double)GD_MIN(p->box[1] * row_cost, sheet_cost) / (double)mr * depth * m;
+    int64_t m_blocks = (p->m + CONV_PATCH_ROWS - 1) / CONV_PATCH_ROWS;
+    double copies = depth * rows * (double)(in_row * m_blocks);
+    double patches = (double)((int64_t)positions / vl + 1) * depth * m + 10 * copies
+                   + phases * m * positions * 2;
+    if (patches > planes * 0.9 || p->cb * p->taps > GDI_LOCAL_NBYTES / (2 * CONV_PATCH_NBYTES))
+        return;
+    p->patch = 1;
+    p->q = (int64_t)positions;
+    int64_t most = CONV_PATCH_NBYTES / esize, blocks = (p->q + most - 1) / most;
+    p->qb = ((p->q + blocks - 1) / blocks + vl - 1) / vl * vl;
+    p->q_blocks = (p->q + p->qb - 1) / p->qb;
+    p->q_ld = conv_plane_elements(p->qb, esize);
+    conv_plan_rows(p, CONV_PATCH_ROWS, mr);
+}
+
+static void conv_plan_of(const conv_geom *q, int turned, int64_t esize, int64_t vl, int64_t mr, int64_t nv,
+                         conv_plan *p)
+{
+    conv_axis axis[3];
+    memcpy(axis, q->axis, sizeof axis);
+    conv_axes_order(axis);
+    conv_axes_join(axis);
+    *p = (conv_plan){.n = q->n, .groups = q->groups, .w = q->w, .taps = 1};
+    p->c = turned ? q->yc : q->xc;
+    p->m = turned ? q->xc : q->yc;
+    p->sn_s = turned ? q->yn_s : q->xn_s;
+    p->sc_s = turned ? q->yc_s : q->xc_s;
+    p->dn_s = turned ? q->xn_s : q->yn_s;
+    p->dc_s = turned ? q->xc_s : q->yc_s;
+    p->wm_s = turned ? q->wx_s : q->wy_s;
+    p->wc_s = turned ? q->wy_s : q->wx_s;
+    p->source = turned ? q->y : q->x;
+    p->out = turned ? q->x : q->y;
+    for (int d = 0; d < 3; d++) {
+        p->line[d] = conv_line_of(&axis[d], turned);
+        p->taps *= axis[d].w;
+        p->zero |= p->line[d].phases < p->line[d].out_step;
+    }
+    int64_t tail = p->m % mr, width = 1;
+    while (width < tail) width *= 2;
+    p->m_padded = p->m - tail + (tail ? width : 0);
+    conv_plan_rows(p, CONV_ROWS, mr);
+    if (p->taps == 0 || p->c == 0) {
+        p->zero = 1;                             /* empty sums; boxes stay 0: nothing to sweep */
+        return;
+    }
+    conv_plan_box(p, esize, CONV_DEPTH, CONV_PLANES, INT64_MAX);
+    if (p->plain) {
+        p->zero = 0;                             /* it writes every element itself */
+        return;
+    }
+    conv_plan_size(p, esize);
+    conv_plan_patch(p, esize, vl, mr, nv);
+}
+
+/* What the next item will read: nbytes of each channel. It is asked for while this one computes, some lines a tile,
+ * because making planes is nothing but waiting for memory (5 % of 16 x 64 x 56 x 56 images with 3 x 3 taps). */
+typedef struct conv_ahead {
+    const char *at;                              /* of the channel that is under way */
+    int64_t channel_nbytes, nbytes, done, channels;
+} conv_ahead;
+
+static int64_t conv_ahead_lines(const conv_ahead *a) { return a->channels * (a->nbytes / 64 + 1); }
+
+static void conv_fetch(conv_ahead *a, int64_t lines)
+{
+    for (; lines > 0 && a->channels > 0; lines--) {
+        __builtin_prefetch(a->at + a->done, 0, 2);
+        a->done += 64;
+        if (a->done >= a->nbytes) {
+            a->done = 0;
+            a->at += a->channel_nbytes;
+            a->channels--;
+        }
+    }
+}
+
+/* Where a block of packed weights starts: [group][channel block][phase][panel][channel][tap][row of the panel]. */
+static int64_t conv_weights_at(const conv_plan *p, int64_t g, int64_t c0, int64_t cb, int64_t taps_before)
+{
+    return (g * p->c + c0) * p->m_padded * p->taps + p->m_padded * cb * taps_before;
+}
+
+/* The weight gradient: items are split x group x block of x's channels x block of filters; an item goes through the
+ * chunks (image x box, or several small images) of its split and leaves a partial sum [tap][filter] of
+ * tp * fp elements in scratch. The cut depends on shapes alone, not on strides or threads, and so do the bits. */
+typedef struct conv_wplan {
+    conv_plan s;                                 /* the forward sweep, for its planes */
+    int64_t yn_s, yc_s, y_s[3], wy_s, wx_s, w_s[3];
+    const char *y;
+    int64_t c_blocks, fb, f_blocks, images, chunks, splits, tp, fp, positions;
+    int dot;                                     /* few filters: lanes are positions, not filters */
+} conv_wplan;
+
+static void conv_wplan_of(const conv_geom *q, int64_t esize, int64_t mr, int64_t vl, conv_wplan *p)
+{
+    conv_axis axis[3];
+    conv_plan *s = &p->s;
+    memcpy(axis, q->axis, sizeof axis);
+    conv_axes_order(axis);
+    *p = (conv_wplan){.yn_s = q->yn_s, .yc_s = q->yc_s, .wy_s = q->wy_s, .wx_s = q->wx_s, .y = q->y};
+    *s = (conv_plan){.n = q->n, .groups = q->groups, .c = q->xc, .m = q->yc, .sn_s = q->xn_s, .sc_s = q->xc_s,
+                     .source = q->x, .out = q->w, .taps = 1};
+    for (int d = 0; d < 3; d++) {
+        s->line[d] = conv_line_of(&axis[d], 0);
+        s->taps *= axis[d].w;
+        p->y_s[d] = axis[d].ys;
+        p->w_s[d] = axis[d].ws;
+    }
+    if (s->taps == 0 || s->c == 0 || s->m == 0 || s->groups == 0)
+        return;                                  /* no result at all: chunks and blocks stay 0 */
+    p->dot = s->m * 4 <= vl;
+    conv_plan_box(s, esize, CONV_W_DEPTH, CONV_W_PLANES, (p->dot ? 4 : 1) * CONV_W_POSITIONS / esize);
+    if (s->plain)
+        return;
+    conv_plan_size(s, esize);
+    p->positions = s->box[0] * s->box[1] * s->box[2];
+    p->c_blocks = (s->c + s->cb - 1) / s->cb;
+    p->f_blocks = (s->m + CONV_W_FILTERS - 1) / CONV_W_FILTERS;
+    p->fb = (s->m + p->f_blocks - 1) / p->f_blocks;
+    p->tp = (s->cb * s->taps + mr - 1) / mr * mr;
+    p->fp = p->dot ? p->fb : (p->fb + vl - 1) / vl * vl;
+    int64_t boxes = s->boxes[0] * s->boxes[1] * s->boxes[2], most = (p->dot ? 4 : 1) * CONV_W_POSITIONS / esize;
+    p->images = 1;                               /* images so small that several make a chunk */
+    if (boxes == 1 && p->positions > 0)
+        p->images = GD_MIN(most / p->positions, (int64_t)(CONV_W_PLANES / conv_plan_nbytes(s, esize)));
+    p->images = GD_MAX(GD_MIN(p->images, s->n), 1);
+    p->chunks = (s->n + p->images - 1) / p->images * boxes;
+    double terms = (double)p->chunks * (double)(p->images * p->positions) * (double)p->tp * (double)p->fp;
+    double nbytes = (double)(s->groups * p->c_blocks * p->f_blocks) * (double)(p->tp * p->fp * esize);
+    double splits = GD_MIN(GD_MIN(terms / CONV_W_TERMS, CONV_W_NBYTES / nbytes), CONV_W_SPLITS);
+    p->splits = GD_MAX(GD_MIN((int64_t)splits, p->chunks), 1);
+}
+
+#endif
