@@ -171,11 +171,48 @@ def _fill(values: Any, unit: int) -> list[int]:
     return [unit] * (3 - len(values)) + list(values)
 
 
+_POINTS = 64        # of a plane: with fewer, rows of products would leave lanes empty, and the kernel joins images
+
+
+def _is_product(kernel: str, a: Any, b: Any, node: Node) -> bool:
+    """Is it a matrix product: one tap, nothing skipped or padded, and planes that make long rows?"""
+    stride, padding, _, groups, _ = node._attrs
+    taps = node.shape[2:] if kernel == "conv_weight" else b.shape[2:]
+    points = nelements(a.shape[2:])
+    if groups != 1 or any(n != 1 for n in (*taps, *stride)) or any(p for both in padding for p in both) or 0 in node.shape:
+        return False
+    if tuple(a.shape[2:]) != tuple(b.shape[2:] if kernel == "conv_weight" else node.shape[2:]):
+        return False
+    if kernel == "conv_weight":                      # of every image by itself, then added: no more memory than its operands
+        return points >= _POINTS and a.shape[1] * b.shape[1] <= points * (a.shape[1] + b.shape[1])
+    return points >= _POINTS
+
+
+def _product(ctx: Any, kernel: str, a: Any, b: Any, out: Any) -> None:
+    """The convolutions of one tap: matrix products of every image, with channels as rows and points as columns."""
+    n, points = a.shape[0], nelements(a.shape[2:])
+    a = ctx.reshape(a, (*a.shape[:2], points))
+    if kernel == "conv_weight":
+        g = ctx.reshape(b, (*b.shape[:2], points))
+        parts = ctx.new((n, *out.shape[:2]), out.dtype)
+        ctx.emit("matmul", parts, [g, a.transpose((0, 2, 1))])
+        ctx.emit("sum", out.reshape(out.shape[:2]), [parts.transpose((1, 2, 0))], (1,))
+        return
+    w = ctx.reshape(b, b.shape[:2])
+    if kernel == "conv_input":
+        w = w.transpose((1, 0))
+    ctx.emit("matmul", out.reshape((*out.shape[:2], points)), [w.broadcast((n, *w.shape)), a])
+
+
 def _conv_lower(kernel: str) -> Callable[..., Any]:
     def rule(ctx: Any, node: Node) -> Any:
         stride, padding, dilation, groups, _ = node._attrs
-        a, b = (_three(ctx, ctx.view(x)) for x in node.inputs)
+        a, b = (ctx.view(x) for x in node.inputs)
         out = ctx.new(node.shape, a.dtype)
+        if _is_product(kernel, a, b, node):
+            _product(ctx, kernel, a, b, out)
+            return out
+        a, b = _three(ctx, a), _three(ctx, b)
         options = [*_fill(stride, 1), *_fill([lo for lo, _ in padding], 0), *_fill(dilation, 1), groups]
         ctx.emit(kernel, _three(ctx, out), [a, b], options)
         return out
@@ -408,9 +445,25 @@ def _winners(node: Node) -> tuple[Node, Node | None]:
     return maximum(index, 0), less(index, 0)
 
 
-def _max_lower(kernel: str) -> Callable[..., Any]:
+def _one_window(node: Node, plane: Any, size: Any) -> bool:
+    """Is the plane one window? Then pooling is a reduction, whose kernels have long rows to work with."""
+    window, _, padding, spread, _ = node._attrs
+    return (tuple(window) == tuple(plane) and all(n == 1 for n in size) and not any(p for both in padding for p in both)
+            and (not isinstance(spread, tuple) or all(d == 1 for d in spread)))
+
+
+def _reduced(ctx: Any, kernel: str, node: Node, v: Any) -> Any:
+    """A reduction of x's spatial axes, as the pooled array."""
+    out = ctx.new(node.shape, INT64 if kernel == "argmax" else v.dtype)
+    ctx.emit(kernel, out.reshape(node.shape[:2]), [v], (len(v.shape) - 2,))
+    return out
+
+
+def _max_lower(kernel: str, reduction: str) -> Callable[..., Any]:
     def rule(ctx: Any, node: Node) -> Any:
         window, stride, padding, dilation, _ = node._attrs
+        if _one_window(node, node.inputs[0].shape[2:], node.shape[2:]):
+            return _reduced(ctx, reduction, node, ctx.view(node.inputs[0]))
         v = _three(ctx, ctx.view(node.inputs[0]))
         out = ctx.new(node.shape, INT64 if kernel == "max_pool_index" else v.dtype)
         ctx.emit(kernel, _three(ctx, out), [v],
@@ -424,12 +477,12 @@ def _window_cost(node: Node) -> Any:
 
 
 MAX_POOL = register(OpDef("max_pool", "the largest of every window; the first of equals takes the derivative", _pool_infer,
-                          _max_reference, attr_names=MAX_ATTRS, arity=1, vjp=_max_vjp, jvp=_max_jvp, lower=_max_lower("max_pool"),
+                          _max_reference, attr_names=MAX_ATTRS, arity=1, vjp=_max_vjp, jvp=_max_jvp, lower=_max_lower("max_pool", "max"),
                           cost=_window_cost))
 MAX_POOL_INDEX = register(OpDef("max_pool_index", "the flat position of the first largest of every window",
                                 lambda inputs, attrs: (_pool_infer(inputs, attrs)[0], INT64), _max_index_reference,
                                 attr_names=MAX_ATTRS, arity=1, cuts="its result is a position, an integer",
-                                lower=_max_lower("max_pool_index"), cost=_window_cost))
+                                lower=_max_lower("max_pool_index", "argmax"), cost=_window_cost))
 
 
 # -- avg_pool --------------------------------------------------------------------------------------------------------
@@ -468,7 +521,14 @@ def _avg_grad_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
 def _avg_lower(kernel: str) -> Callable[..., Any]:
     def rule(ctx: Any, node: Node) -> Any:
         window, stride, padding, include, _ = node._attrs
-        v = _three(ctx, ctx.view(node.inputs[0]))
+        v, grad = ctx.view(node.inputs[0]), kernel == "avg_pool_grad"
+        plane, size = (node.shape, v.shape) if grad else (v.shape, node.shape)
+        if _one_window(node, plane[2:], size[2:]):
+            divisor = ctx.constant(np.asarray(nelements(window), v.dtype))
+            if not grad:
+                return ctx.map("divide", _reduced(ctx, "sum", node, v), divisor)
+            return ctx.emit("copy", ctx.new(node.shape, v.dtype), [ctx.map("divide", v, divisor).broadcast(node.shape)])
+        v = _three(ctx, v)
         out = ctx.new(node.shape, v.dtype)
         ctx.emit(kernel, _three(ctx, out), [v],
                  [*_fill(window, 1), *_fill(stride, 1), *_fill([lo for lo, _ in padding], 0),
