@@ -1,0 +1,151 @@
+"""The kernels and lowerings that special shapes take: b packed once for all rows, 10 and 12 rows at a time, depthwise 3 x 3,
+convolution of one tap, pooling of a whole plane. Values against NumPy, and the same bits for any number of threads."""
+import itertools
+
+import numpy as np
+import pytest
+
+import graphdiff as gd
+from graphdiff.runtime.reference import reference
+
+
+def rand(*shape, dtype="float64", seed=0):
+    return np.random.default_rng([seed, *shape]).standard_normal(shape).astype(dtype)
+
+
+def nodes(*arrays):
+    return [gd.input(f"x{i}", a.shape, a.dtype) for i, a in enumerate(arrays)]
+
+
+def same_bits_by_threads(outputs, feeds):
+    """The values, after a look that two threads give the bits of one."""
+    one, two = (gd.function(list(feeds), outputs, threads=n)(*feeds.values()) for n in (1, 2))
+    for a, b in zip(one, two, strict=True):
+        assert a.tobytes() == b.tobytes()
+    return one
+
+
+TOLERANCE = {"float32": 2e-5, "float64": 2e-14}
+
+# Many rows share a packed b; b beyond 64 MB is not asked for. 1100 columns are two blocks, 5000 are several.
+PRODUCTS = [(300, 700, 600), (513, 31, 2000), (257, 1100, 530), (1030, 515, 90), (130, 5000, 64), (8, 300, 8300), (700, 9, 600),
+            # one tile of 10 or 12 rows, and the rows around them; powers of two apart or not; with and without a tail
+            *itertools.product((9, 10, 11, 12, 13, 18, 20), (64, 70), (40, 512)), (64, 10, 512), (100, 5, 700), (90, 9, 333)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("m, n, k", PRODUCTS)
+def test_products_of_every_layout(m, n, k, dtype):
+    a, b = rand(m, k, dtype=dtype), rand(k, n, dtype=dtype, seed=1)
+    want = a.astype(float) @ b.astype(float)
+    bound = TOLERANCE[dtype] * (np.abs(a).astype(float) @ np.abs(b).astype(float))
+    for turn_a, turn_b, turn_c in itertools.product((False, True), repeat=3):
+        feeds = [a.T.copy() if turn_a else a, b.T.copy() if turn_b else b]
+        x, y = nodes(*feeds)
+        product = (x.T if turn_a else x) @ (y.T if turn_b else y)
+        (value,) = same_bits_by_threads([product.T if turn_c else product], {x: feeds[0], y: feeds[1]})
+        assert (np.abs((value.T if turn_c else value) - want) <= bound).all()
+
+
+@pytest.mark.parametrize("batch, n", [((3,), 40), ((2, 3), 600)])
+def test_a_batch_of_products_shares_nothing_it_should_not(batch, n):
+    a, b = rand(*batch, 260, 300), rand(*batch, 300, n, seed=1)
+    x, y = nodes(a, b)
+    (value,) = same_bits_by_threads([x @ y], {x: a, y: b})
+    for at in np.ndindex(*batch):                       # every product by itself, bit for bit
+        p, q = nodes(a[at], b[at])
+        assert value[at].tobytes() == gd.function([p, q], p @ q)(a[at], b[at]).tobytes()
+
+
+def gradients(y, x, w, cotangent):
+    return [y, *gd.grad(y, [x, w], cotangent=cotangent)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("spatial, padding", [((9, 21), 1), ((1, 1), 1), ((1, 40), 1), ((2, 33), 1), ((3, 16), 0), ((7, 17), 2),
+                                              ((6, 5), ((2, 0), (0, 1)))])
+def test_depthwise(spatial, padding, dtype):
+    x, w = rand(2, 5, *spatial, dtype=dtype), rand(5, 1, 3, 3, dtype=dtype, seed=1)
+    p, q = nodes(x, w)
+    y = gd.conv(p, q, padding=padding, groups=5)
+    c = rand(*y.shape, dtype=dtype, seed=2)
+    outputs = gradients(y, p, q, gd.constant(c))
+    got = same_bits_by_threads(outputs, {p: x, q: w})
+    for value, want in zip(got, reference(outputs, {p: x.astype(dtype), q: w}), strict=True):
+        np.testing.assert_allclose(value, want, rtol=1e3 * TOLERANCE[dtype], atol=30 * TOLERANCE[dtype])
+
+
+def test_depthwise_has_the_bits_of_the_general_kernel():
+    x, w = rand(2, 1, 11, 37, dtype="float32"), rand(2, 1, 3, 3, dtype="float32", seed=1)
+    p, q = nodes(x, w)
+    both = gd.function([p, q], gd.conv(p, q, padding=1))(x, w)
+    for m in range(2):
+        one = gd.function([p, q], gd.conv(p, q[m:m + 1], padding=1))(x, w)
+        assert one[:, 0].tobytes() == both[:, m].tobytes()
+
+
+def test_depthwise_weights_see_infinities_where_they_stand_only():
+    x, w = np.ones((1, 1, 6, 20)), np.ones((1, 1, 3, 3))
+    x[0, 0, 0, 0] = x[0, 0, 5, 19] = np.inf             # corners: each is seen by four of the taps
+    p, q = nodes(x, w)
+    value = gd.function([p, q], gd.grad(gd.sum(gd.conv(p, q, padding=1)), q))(x, w)[0, 0]
+    infinite = [[1, 1, 0], [1, 1, 1], [0, 1, 1]]
+    assert np.isinf(value).tolist() == np.array(infinite, bool).tolist() and not np.isnan(value).any()
+
+
+def listing(outputs, *inputs):
+    return str(gd.function(list(inputs), outputs).program)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("shape, filters", [((3, 5, 9, 10), 7), ((1, 3, 70), 4), ((2, 3, 4, 5, 6), 4), ((2, 40, 8, 8), 24)])
+def test_convolution_of_one_tap_is_a_product(shape, filters, dtype):
+    x, w = rand(*shape, dtype=dtype), rand(filters, shape[1], *(1,) * (len(shape) - 2), dtype=dtype, seed=1)
+    p, q = nodes(x, w)
+    y = gd.conv(p, q)
+    outputs = gradients(y, p, q, gd.constant(rand(*y.shape, dtype=dtype, seed=2)))
+    assert listing(outputs, p, q).count("matmul") == 3
+    tolerance = 2e-2 if dtype == "float16" else 1e3 * TOLERANCE[dtype]
+    for value, want in zip(same_bits_by_threads(outputs, {p: x, q: w}), reference(outputs, {p: x, q: w}), strict=True):
+        assert value.dtype == dtype
+        np.testing.assert_allclose(value.astype(float), want.astype(float), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("options", [{"stride": 2}, {"padding": 1}, {"groups": 2}, {"kernel": 2}])
+def test_other_convolutions_are_no_product(options):
+    x, w = gd.input("x", (2, 4, 10, 10)), gd.input("w", (4, 4 // options.get("groups", 1), *(options.pop("kernel", 1),) * 2))
+    y = gd.conv(x, w, **options)
+    assert "matmul" not in listing(gradients(y, x, w, gd.constant(np.ones(y.shape))), x, w)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("plane", [(7, 7), (8, 8), (5,), (2, 3, 4), (1, 1)])
+def test_pooling_of_a_whole_plane_is_a_reduction(plane, dtype):
+    x = np.random.default_rng(0).integers(-3, 4, (2, 3, *plane)).astype(dtype)      # many equals: the first one counts
+    x[1, 2].flat[x[1, 2].size // 2:] = np.nan
+    (p,) = nodes(x)
+    flat, c = x.reshape(2, 3, -1), rand(2, 3, dtype=dtype)
+    first = np.arange(flat.shape[-1]) == flat.argmax(-1)[..., None]
+    for pool, words, value, share in ((gd.max_pool, ("max ", "argmax"), flat.max(-1), first),
+                                      (gd.avg_pool, ("sum",), flat.mean(-1), np.full(flat.shape, 1 / flat.shape[-1]))):
+        y = pool(p, plane)
+        outputs = [y, gd.grad(y, p, cotangent=gd.constant(c.reshape(y.shape)))]
+        text = listing(outputs, p)
+        assert "pool " not in text and "pool_" not in text.replace("pool_index", "") and all(word in text for word in words)
+        got, gradient = same_bits_by_threads(outputs, {p: x})
+        np.testing.assert_allclose(got.reshape(2, 3), value, rtol=1e-6)
+        np.testing.assert_allclose(gradient.reshape(flat.shape), c[..., None] * share, rtol=1e-6)
+
+
+@pytest.mark.parametrize("pool, options", [(gd.max_pool, {"padding": 1}), (gd.avg_pool, {"padding": 1}), (gd.max_pool, {"stride": 1})])
+def test_pooling_of_a_padded_plane_is_none(pool, options):
+    (p,) = nodes(np.zeros((2, 3, 4, 4)))
+    assert "pool" in listing([pool(p, 4 if "padding" in options else 3, **options)], p).split(";")[0]
+
+
+@pytest.mark.parametrize("columns", [16, 32, 48, 100, 128, 256, 300, 1024])
+def test_rows_taken_by_index(columns):
+    table, index = rand(50, columns, dtype="float32"), np.random.default_rng(1).integers(-50, 50, 77)
+    t, i = nodes(table, index)
+    (value,) = same_bits_by_threads([gd.take(t, i, axis=0)], {t: table, i: index})
+    assert np.array_equal(value, table[index])
