@@ -335,6 +335,14 @@ static int64_t conv_weights_at(const conv_plan *p, int64_t g, int64_t c0, int64_
     return (g * p->c + c0) * p->m_padded * p->taps + p->m_padded * cb * taps_before;
 }
 
+/* Are the taps 3 x 3 of a plane, without stride or dilation? */
+static int conv_taps_are_3x3(const conv_plan *p)
+{
+    const conv_line *l = p->line;
+    return p->taps == 9 && l[1].w == 3 && l[2].w == 3 && l[1].stride == 1 && l[2].stride == 1 && l[1].dil == 1
+        && l[2].dil == 1;
+}
+
 /* The weight gradient: items are split x group x block of x's channels x block of filters; an item goes through the
  * chunks (image x box, or several small images) of its split and leaves a partial sum [tap][filter] of
  * tp * fp elements in scratch. The cut depends on shapes alone, not on strides or threads, and so do the bits. */
@@ -343,7 +351,9 @@ typedef struct conv_wplan {
     int64_t yn_s, yc_s, y_s[3], wy_s, wx_s, w_s[3];
     const char *y;
     int64_t c_blocks, fb, f_blocks, images, chunks, splits, tp, fp, positions;
+    int64_t mr;                                  /* taps of a tile */
     int dot;                                     /* few filters: lanes are positions, not filters */
+    int direct;                                  /* and the taps 3 x 3, without stride: see conv_depth_t.inc */
 } conv_wplan;
 
 static void conv_wplan_of(const conv_geom *q, int64_t esize, int64_t mr, int64_t vl, conv_wplan *p)
@@ -364,6 +374,7 @@ static void conv_wplan_of(const conv_geom *q, int64_t esize, int64_t mr, int64_t
     if (s->taps == 0 || s->c == 0 || s->m == 0 || s->groups == 0)
         return;                                  /* no result at all: chunks and blocks stay 0 */
     p->dot = s->m * 4 <= vl;
+    p->direct = p->dot && conv_taps_are_3x3(s) && p->y_s[2] == 1;
     conv_plan_box(s, esize, CONV_W_DEPTH, CONV_W_PLANES, (p->dot ? 4 : 1) * CONV_W_POSITIONS / esize);
     if (s->plain)
         return;
@@ -372,7 +383,9 @@ static void conv_wplan_of(const conv_geom *q, int64_t esize, int64_t mr, int64_t
     p->c_blocks = (s->c + s->cb - 1) / s->cb;
     p->f_blocks = (s->m + CONV_W_FILTERS - 1) / CONV_W_FILTERS;
     p->fb = (s->m + p->f_blocks - 1) / p->f_blocks;
-    p->tp = (s->cb * s->taps + mr - 1) / mr * mr;
+    /* 27 taps are three tiles of 9, but four of 8 */
+    p->mr = mr == 8 && s->cb * s->taps % 9 == 0 && s->cb * s->taps % 8 != 0 ? 9 : mr;
+    p->tp = (s->cb * s->taps + p->mr - 1) / p->mr * p->mr;
     p->fp = p->dot ? p->fb : (p->fb + vl - 1) / vl * vl;
     int64_t boxes = s->boxes[0] * s->boxes[1] * s->boxes[2], most = (p->dot ? 4 : 1) * CONV_W_POSITIONS / esize;
     p->images = 1;                               /* images so small that several make a chunk */
