@@ -35,7 +35,7 @@ class _Group:
     With sums, `row` is the number of elements that one adds up.
     """
 
-    __slots__ = ("followers", "inputs", "last", "members", "n", "pending", "row", "shape", "values")
+    __slots__ = ("followers", "inputs", "kept", "last", "members", "n", "pending", "row", "shape", "values")
 
     def __init__(self, n: int) -> None:
         self.n = n
@@ -45,6 +45,7 @@ class _Group:
         self.pending: dict[int, int] = {}        # of these: uses that are still to come
         self.inputs: dict[Any, View] = {}
         self.followers: list[Any] = []
+        self.kept = 0                            # values still to be used or wanted outside, and sums
         self.last = 0
         self.row = 0
 
@@ -190,7 +191,7 @@ class _Fuser:
         for g in self.open:
             if g.n != n or g in touched or not (nbytes <= LITTLE or any(k in g.inputs for k in keys)):
                 continue
-            arrays = 1 + sum(1 for v in g.inputs.values() if v.contiguous) + sum(1 for left in g.pending.values() if left)
+            arrays = 1 + sum(1 for v in g.inputs.values() if v.contiguous) + g.kept
             if (nbytes > CROWD // 2 or arrays * nbytes <= CROWD) and self._joins(instr, g):
                 return g
         return None
@@ -205,9 +206,7 @@ class _Fuser:
             axes = _tail(shape, row)
             if axes < 0 or not all(_is_run(v, axes) for v in inputs.values() if v.shape == shape):
                 return False
-        kept = sum(1 for g in (a, b) for buffer, left in g.pending.items() if left or buffer in self.fixed)
-        sums = sum(1 for g in (a, b) for m in g.members if m[0] == "sum")
-        return len(inputs) + kept + sums + 1 <= OPERANDS
+        return len(inputs) + a.kept + b.kept + 1 <= OPERANDS
 
     def _merge(self, a: _Group, b: _Group) -> None:
         """b's members after a's."""
@@ -217,6 +216,7 @@ class _Fuser:
         a.inputs.update(b.inputs)
         a.values.update(b.values)
         a.pending.update(b.pending)
+        a.kept += b.kept
         a.shape, a.row = a.shape or b.shape, a.row or b.row
         for instr in (*b.members, *b.followers):
             for v in instr[1]:
@@ -250,15 +250,14 @@ class _Fuser:
             axes = _tail(out.shape, g.row)
             if axes < 0 or not all(_is_run(v, axes) for v in ins if v.buffer not in g.values):
                 return False
-        kept = sum(1 for b, left in g.pending.items() if left or b in self.fixed) + sum(1 for m in g.members if m[0] == "sum")
-        return len(g.inputs) + new + kept - done + 1 <= OPERANDS and len(g.members) < LINES
+        return len(g.inputs) + new + g.kept - done + 1 <= OPERANDS and len(g.members) < LINES
 
     def _join(self, instr: Any, g: _Group) -> None:
         _, (out,), ins, _, _ = instr
         flat = True
         for v in ins:
             if v.buffer in g.values:
-                g.pending[v.buffer] -= 1
+                self._used(g, v.buffer)
                 continue
             g.inputs.setdefault(_layout(v), v)
             flat &= _is_flat(v)
@@ -267,8 +266,14 @@ class _Fuser:
         g.members.append(instr)
         g.values[out.buffer] = out
         g.pending[out.buffer] = self.uses[out.buffer]
+        g.kept += self.uses[out.buffer] > 0 or out.buffer in self.fixed
         g.last = self.clock
         self.owner[out.buffer] = g, False
+
+    def _used(self, g: _Group, buffer: int) -> None:
+        """A member reads a value of the group."""
+        g.pending[buffer] -= 1
+        g.kept -= g.pending[buffer] == 0 and buffer not in self.fixed
 
     def _sums(self, instr: Any) -> bool:
         """Into the group, if it sums values of one open group over rows that the group can be cut into."""
@@ -284,12 +289,12 @@ class _Fuser:
             g.shape = v.shape                    # flat so far: any shape will do
         elif _tail(g.shape, row) < 0 or not all(_is_run(w, _tail(g.shape, row)) for w in g.inputs.values() if w.shape == g.shape):
             return False
-        kept = sum(1 for b, left in g.pending.items() if left or b in self.fixed) + sum(1 for m in g.members if m[0] == "sum")
-        if len(g.inputs) + kept + 1 > OPERANDS:
+        if len(g.inputs) + g.kept + 1 > OPERANDS:
             return False
         g.row = row
         g.members.append(instr)
-        g.pending[v.buffer] -= 1
+        g.kept += 1
+        self._used(g, v.buffer)
         g.last = self.clock
         self.owner[out.buffer] = g, True         # what needs it runs after the group
         return True
