@@ -27,7 +27,8 @@ pytestmark = pytest.mark.skipif(shutil.which(CC.split()[0]) is None, reason="no 
 UNARY = ("exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh erf erfc "
          "cbrt lgamma digamma sinc sigmoid softplus log_sigmoid gelu gelu_tanh silu").split()
 BINARY = "atan2 hypot pow logaddexp xlogy fmod polygamma".split()
-BLOCK = ["sin", "cos", "tan"]
+BLOCK = "sin cos tan exp exp2 expm1 log log2 log10 log1p sinh cosh asinh acosh atanh cbrt".split()
+BLOCK2 = ["pow"]
 # ULP bound where it is not 2, as (float64, float32)
 BOUND: dict[str, tuple[float, float]] = {"fmod": (0, 0)}
 # bytes of a vector, FMA, compiler flags
@@ -100,6 +101,8 @@ def source():
         out += [f"void t_{f}_{tn}(int64_t n, const T *x, const T *z, T *y) {{ {loop} N_(vm_{f})(x[i], z[i]); }}"
                 for f in BINARY]
         out += [f"void t_{f}_block_{tn}(int64_t n, const T *x, T *y) {{ N_(vm_{f}_block)(n, x, y); }}" for f in BLOCK]
+        out += [f"void t_{f}_block_{tn}(int64_t n, const T *x, const T *z, T *y) {{ N_(vm_{f}_block)(n, x, z, y); }}"
+                for f in BLOCK2]
         out += [f"#undef {name}" for name in "T U I TN GD_T_FLOAT GD_T_BITS".split()]
     out.append(REFERENCE_C)
     for f in sorted(LIBM | OWN):
@@ -275,7 +278,7 @@ def test_float64_is_within_its_ulps(name, libraries):
         if name == "logaddexp":          # near its zeros the error is that of the larger operand
             floor = [mpf(float(max(abs(a), abs(b)))) for a, b in zip(*xs, strict=True)]
         for lib in libraries:
-            got = lib(name + "_block" if name in BLOCK else name, *xs)
+            got = lib(name + "_block" if name in BLOCK + BLOCK2 else name, *xs)
             errors = [ulp_error(y, r, f) for y, r, f in zip(got, refs, floor, strict=True)]
             k = int(np.argmax(errors))
             TABLE[name, "f64", lib.isa] = errors[k]
@@ -427,7 +430,14 @@ def test_bits_do_not_depend_on_position_or_neighbours(dtype, libraries):
             inplace = x.copy()
             assert np.array_equal(lib(name, inplace, out=inplace), whole, equal_nan=True), (name, lib.isa)
         for name in BLOCK:
-            assert np.array_equal(lib(name, x), lib(name + "_block", x)), (name, lib.isa)
+            for part in (x, np.abs(x), np.abs(x[x < 1e6]), x[np.abs(x) < 0.9], 1 + np.abs(x) / 8):     # short forms and long
+                assert np.array_equal(lib(name, part), lib(name + "_block", part), equal_nan=True), (name, lib.isa)
+        for name in BLOCK2:
+            for base, power in ((x, x), (np.abs(x), x), (np.abs(x[x < 1e6]), x[x < 1e6])):
+                whole = lib(name, base, power)
+                assert np.array_equal(whole, lib(name + "_block", base, power), equal_nan=True), (name, lib.isa)
+                out = base.copy()
+                assert np.array_equal(whole, lib(name + "_block", out, power, out=out), equal_nan=True), (name, lib.isa)
 
 
 def test_coefficients_are_what_their_script_derives():

@@ -97,6 +97,7 @@ static const int8_t map_costs[GD_MAP_COUNT] = {
 #define GD_UNARY_FTEST(N, n, e) [GD_OP_##N] = 1,
 #include "../ops/unary.def"
 #define GD_BINARY_FLOAT(N, n, e) [GD_OP_##N] = 4,
+#define GD_BINARY_BLOCK(N, n, f) [GD_OP_##N] = 4,
 #define GD_BINARY_ANY(N, n, f, i, b) [GD_OP_##N] = 1,
 #define GD_BINARY_INT(N, n, i, b) [GD_OP_##N] = 1,
 #define GD_BINARY_TEST(N, n, e) [GD_OP_##N] = 1,

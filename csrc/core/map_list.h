@@ -14,12 +14,14 @@
 #undef GD_UNARY_TEST
 #undef GD_UNARY_FTEST
 #define GD_BINARY_FLOAT(N, n, e) GD_MAP(N, n, 2, 0)
+#define GD_BINARY_BLOCK(N, n, f) GD_MAP(N, n, 2, 0)
 #define GD_BINARY_ANY(N, n, f, i, b) GD_MAP(N, n, 2, 0)
 #define GD_BINARY_INT(N, n, i, b) GD_MAP(N, n, 2, 0)
 #define GD_BINARY_TEST(N, n, e) GD_MAP(N, n, 2, 1)
 #define GD_TERNARY_ANY(N, n, e) GD_MAP(N, n, 3, 0)
 #include "../ops/binary.def"
 #undef GD_BINARY_FLOAT
+#undef GD_BINARY_BLOCK
 #undef GD_BINARY_ANY
 #undef GD_BINARY_INT
 #undef GD_BINARY_TEST

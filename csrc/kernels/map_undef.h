@@ -5,6 +5,7 @@
 #undef GD_UNARY_TEST
 #undef GD_UNARY_FTEST
 #undef GD_BINARY_FLOAT
+#undef GD_BINARY_BLOCK
 #undef GD_BINARY_ANY
 #undef GD_BINARY_INT
 #undef GD_BINARY_TEST
