@@ -91,13 +91,14 @@ static const struct { int8_t arity, test; } map_facts[GD_MAP_COUNT] = {
 static const int8_t map_costs[GD_MAP_COUNT] = {
 #define GD_UNARY_FLOAT(N, n, e) [GD_OP_##N] = 4,
 #define GD_UNARY_BLOCK(N, n, f) [GD_OP_##N] = 4,
+#define GD_UNARY_FAST(N, n, e, f) [GD_OP_##N] = 4,
 #define GD_UNARY_ANY(N, n, f, i) [GD_OP_##N] = 1,
 #define GD_UNARY_INT(N, n, i, b) [GD_OP_##N] = 1,
 #define GD_UNARY_TEST(N, n, e) [GD_OP_##N] = 1,
 #define GD_UNARY_FTEST(N, n, e) [GD_OP_##N] = 1,
 #include "../ops/unary.def"
 #define GD_BINARY_FLOAT(N, n, e) [GD_OP_##N] = 4,
-#define GD_BINARY_BLOCK(N, n, f) [GD_OP_##N] = 4,
+#define GD_BINARY_FAST(N, n, e, f) [GD_OP_##N] = 4,
 #define GD_BINARY_ANY(N, n, f, i, b) [GD_OP_##N] = 1,
 #define GD_BINARY_INT(N, n, i, b) [GD_OP_##N] = 1,
 #define GD_BINARY_TEST(N, n, e) [GD_OP_##N] = 1,
