@@ -45,9 +45,11 @@ from .ops.indexing import one_hot, segment_max, segment_mean, segment_sum, take,
 from .ops.linalg import dot, inner, kron, matmul, outer, tensordot, vdot
 from .ops.einsum import einsum
 from .ops.conv import avg_pool, conv, conv_transpose, max_pool
-from .ops.activations import (attention, batch_norm, celu, clip, elu, gelu, group_norm, hard_tanh, layer_norm, leaky_relu, rms_norm, selu)
+from .ops.activations import (batch_norm, celu, clip, elu, gelu, group_norm, hard_tanh, layer_norm, leaky_relu, rms_norm, selu)
+from .ops.attention import attention
 from .ops.gradient import stop_gradient
 from .ops import random
+from .ops import sequence as _sequence
 from .ops.random import dropout
 from .ops.methods import around, ceil, fix, floor, rint, trunc
 from .ops.methods import _round as round

@@ -11,7 +11,7 @@ enum { GUARD = 0 };
 #else
 enum { GUARD = 72 };
 #endif
-enum { AXES = 6, OPERANDS = 6, GUARD_BYTE = 0xA5 };
+enum { AXES = 6, OPERANDS = 7, GUARD_BYTE = 0xA5 };
 
 typedef struct array {
     int dtype, ndim;

@@ -13,6 +13,8 @@ static int between(int op, int first, int last) { return op >= first && op <= la
 static int is_conv(int op) { return between(op, GD_OP_CONV, GD_OP_CONV_WEIGHT); }
 static int is_spatial(int op) { return between(op, GD_OP_CONV, GD_OP_AVG_POOL_GRAD); }
 static int is_reduction(int op) { return between(op, GD_OP_SUM, GD_OP_LOGSUMEXP); }
+static int is_recurrent(int op) { return between(op, GD_OP_RNN, GD_OP_LSTM_GRAD); }
+static int is_attention(int op) { return between(op, GD_OP_ATTENTION, GD_OP_ATTENTION_GRAD); }
 static int is_random(int op) { return between(op, GD_OP_RANDOM_BITS, GD_OP_RANDOM_NORMAL); }
 
 static int operands_of(int op)
@@ -25,6 +27,16 @@ static int operands_of(int op)
         return 3;
     case GD_OP_RAVEL_INDEX:
         return 1 + (int)below(3);
+    case GD_OP_RNN: case GD_OP_RNN_GRAD:
+        return 3;
+    case GD_OP_GRU: case GD_OP_GRU_GRAD: case GD_OP_LSTM:
+        return 4;
+    case GD_OP_ATTENTION:
+        return 3 + (int)below(2);
+    case GD_OP_ATTENTION_GRAD:
+        return 5 + (int)below(2);
+    case GD_OP_LSTM_GRAD:
+        return 5;
     default:
         return 1;
     }
@@ -40,7 +52,7 @@ static draw alike(int op)
 {
     draw d = {.op = op, .n_in = operands_of(op)};
     int dtype = (int)below(GD_DTYPE_COUNT), ndim = is_spatial(op) ? 5 : (int)below(5) + (int)below(2);
-    if (is_spatial(op))
+    if (is_spatial(op) || is_recurrent(op) || is_attention(op))
         dtype = GD_FLOAT32 + (int)below(2);
     if (op == GD_OP_MATMUL && ndim < 2)
         ndim = 2;
@@ -111,6 +123,56 @@ static void draw_conv(draw *d, int64_t channels)
     d->shape[0][1] = role == 'y' ? channels : d->shape[0][1];
 }
 
+static void size_operand(draw *d, int k, int ndim, int64_t a, int64_t b, int64_t c)
+{
+    const int64_t size[3] = {a, b, c};
+    d->ndim[k] = ndim;
+    memcpy(d->shape[k], size + 3 - ndim, (size_t)ndim * sizeof *size);
+}
+
+/* z [N, T, G] or gh [N, T, H], a flat result, states [N, H], u [H, G]: which operand is which depends on the op. */
+static void draw_recurrent(draw *d)
+{
+    const int back = d->op >= GD_OP_RNN_GRAD, kind = (d->op - GD_OP_RNN) % 3;
+    const int64_t gates = kind == 0 ? 1 : kind == 1 ? 3 : 4, kept = kind == 0 ? 1 : kind == 1 ? 5 : 6;
+    const int64_t N = below(20), steps = below(5), H = below(4) ? below(9) : below(40), G = gates * H;
+    size_operand(d, 1, 3, N, steps, back ? H : G);
+    size_operand(d, 2, 2, 0, N, H);
+    size_operand(d, 3, 2, 0, H, G);
+    size_operand(d, 4, 2, 0, N, H);
+    size_operand(d, 0, 1, 0, 0, N * steps * kept * H);
+    if (back) {
+        size_operand(d, 2, 1, 0, 0, N * steps * kept * H);
+        size_operand(d, 5, 3, N, steps, H);
+        size_operand(d, 0, 1, 0, 0, N * steps * G * (1 + (kind == 1)) + N * H * (1 + (kind == 2)));
+    } else if (kind == 1) {
+        size_operand(d, 4, 1, 0, 0, G);
+    }
+}
+
+/* q, k, v, then backward g and a flat result, then perhaps a mask; all but flat ones behind the same leading axes. */
+static void draw_attention(draw *d)
+{
+    const int back = d->op == GD_OP_ATTENTION_GRAD, least = back ? 5 : 3, axes = (int)below(3);
+    const int64_t m = below(6) ? below(20) : below(150), n = below(6) ? below(20) : below(600), dd = below(20), e = below(20);
+    const int64_t rows[] = {0, m, n, n, m, 0, m}, columns[] = {0, dd, dd, e, back ? e : n, 0, n};
+    int64_t batch = 1, lead[2];
+    for (int i = 0; i < axes; i++)
+        batch *= lead[i] = below(4);
+    for (int k = 1; k <= d->n_in; k++) {
+        if (back && k == 5)
+            continue;
+        d->ndim[k] = axes + 2;
+        memcpy(d->shape[k], lead, (size_t)axes * sizeof *lead);
+        d->shape[k][axes] = rows[k], d->shape[k][axes + 1] = columns[k];
+    }
+    if (d->n_in > least)
+        d->dtype[d->n_in] = GD_BOOL;
+    size_operand(d, 0, 1, 0, 0, back ? batch * (m * dd + n * dd + n * e) : batch * m * (e + 1));
+    if (back)
+        size_operand(d, 5, 1, 0, 0, batch * m * (e + 1));
+}
+
 static void draw_shapes(draw *d, int reduced)
 {
     const int op = d->op;
@@ -135,6 +197,10 @@ static void draw_shapes(draw *d, int reduced)
         draw_indexing(d, extra % 300);
     } else if (is_conv(op)) {
         draw_conv(d, extra % 40);
+    } else if (is_recurrent(op)) {
+        draw_recurrent(d);
+    } else if (is_attention(op)) {
+        draw_attention(d);
     }
     for (int k = 0; is_spatial(op) && d->shape[0][0] * d->shape[0][1] < 60 && below(2) && k <= d->n_in; k++)
         for (int i = 2; i < 5; i++)
@@ -164,6 +230,8 @@ static void draw_attrs(draw *d, int reduced)
         some(d, 6, 1, 3), some(d, 3, 0, 2), some(d, 3, 1, 3);
     } else if (is_spatial(op)) {
         some(d, 6, 1, 3), some(d, 6, -1, 2), some(d, 1, 0, 1);
+    } else if (is_recurrent(op) || is_attention(op)) {
+        some(d, op == GD_OP_RNN || op == GD_OP_RNN_GRAD ? 2 : 1, 0, 1);
     }
 }
 

@@ -18,7 +18,7 @@ from ..ops.families import cast
 from ..ops.movement import expand_to, zeros_like
 from ..ops.unary import negative
 from ..specs import format_shape
-from .reverse import _check_float, connected, sweep, times
+from .reverse import _check_float, connected, expanded, sweep, times
 
 
 @public
@@ -103,6 +103,11 @@ def _tangent(node: Node, ts: list[Any]) -> Any:
         return ZERO if total is None else total
     if op.jvp is not None:
         return op.jvp(ts, node)
+    if op.expand is not None:
+        own, y = expanded(node)
+        tangents = {id(x): t for x, t in zip(own, ts, strict=True) if t is not None}
+        push([y], [x for x in own if id(x) in tangents], tangents)
+        return tangents.get(id(y))
     return transposed_twice(node, ts)
 
 

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import GradientError, NodeTypeError, ShapeError, compose
-from ..graph.build import CONTEXT, as_node, public, scalar
+from ..graph.build import CONTEXT, as_node, make, public, scalar
 from ..graph.node import Node, Origin, describe
 from ..graph.opdef import MINUS_ONE, ONE, ZERO
 from ..graph.walk import toposort
 from ..ops.binary import add, multiply, zmul
 from ..ops.families import cast
-from ..ops.movement import sum_to, zeros_like
+from ..ops.movement import RESHAPE, sum_to, zeros_like
 from ..ops.unary import negative
 from ..specs import format_shape
 
@@ -152,8 +152,7 @@ def sweep(y: Node, targets: Sequence[Node], seed: Node, ledger: dict[int, list[A
             continue
         needs = tuple([id(x) in reach for x in inputs])
         context.origin = Origin(node, node, "adjoint")
-        assert op.vjp is not None      # no partials, no zero, no cut: the registry has seen to it
-        parts = op.vjp(g, node, needs)
+        parts = contributions(g, node, needs)
         for i, (x, need, t) in enumerate(zip(inputs, needs, parts, strict=True)):
             if not need:
                 continue
@@ -170,6 +169,30 @@ def sweep(y: Node, targets: Sequence[Node], seed: Node, ledger: dict[int, list[A
             if ledger is not None:
                 ledger.setdefault(k, []).append((node, i, t, total))
     return result
+
+
+def contributions(g: Node, node: Node, needs: tuple[bool, ...]) -> Sequence[Any]:
+    """What a node with cotangent g sends to each of its inputs, by its op's vjp, or by that of its expansion."""
+    op = node.op
+    if op.vjp is not None:
+        parts: Any = op.vjp(g, node, needs)
+        if parts is not NotImplemented:
+            return parts      # type: ignore[no-any-return]
+    before = CONTEXT.site, CONTEXT.origin
+    own, y = expanded(node)
+    adjoints = sweep(y, [x for x, need in zip(own, needs, strict=True) if need], g)
+    CONTEXT.site, CONTEXT.origin = before
+    return [adjoints.get(id(x)) for x in own]
+
+
+def expanded(node: Node) -> tuple[list[Node], Node]:
+    """The node as an expression of other ops, over nodes of its own in the place of its inputs.
+
+    The inputs themselves would not do: one of them may depend on another, or be given twice.
+    """
+    assert node.op.expand is not None      # no rule of any other kind: the registry has seen to it
+    own = [make(RESHAPE, (x,), (x.shape,)) for x in node.inputs]
+    return own, node.op.expand(tuple(own), node._attrs)
 
 
 def times(g: Node, p: Node) -> Node:

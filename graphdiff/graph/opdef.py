@@ -37,6 +37,7 @@ class OpDef:
     # derivative: exactly one of these
     partials: tuple[Any, ...] | None = None       # elementwise: (x, y, ..., out) -> node | ONE | MINUS_ONE | ZERO, one each
     vjp: Callable[..., Any] | None = None         # vjp(g, node, needs) -> one node or None per input; needs: bools
+    expand: Callable[..., Any] | None = None      # expand(inputs, attrs) -> the same value of other ops: without a rule, or vjp is NotImplemented
     zero: bool = False                            # connected, derivative zero everywhere
     cuts: str | None = None                       # why there is none
 
@@ -79,9 +80,9 @@ def lookup(name: str) -> OpDef:
 
 def register(op: OpDef) -> OpDef:
     """Add a record to the registry, once. Refuses an op without exactly one answer about its derivative."""
-    answers = [op.partials is not None, op.vjp is not None, op.zero, op.cuts is not None]
+    answers = [op.partials is not None, op.vjp is not None or op.expand is not None, op.zero, op.cuts is not None]
     if sum(answers) != 1:
-        raise ValueError(f"op {op.name!r} must state exactly one of partials, vjp, zero, cuts")
+        raise ValueError(f"op {op.name!r} must state exactly one of partials, vjp (or expand), zero, cuts")
     if op.name in REGISTRY:
         raise ValueError(f"op {op.name!r} is defined twice")
     REGISTRY[op.name] = op

@@ -1,28 +1,24 @@
-"""Activations, normalisations and attention: functions of nodes, composed of other ops.
+"""Activations and normalisations: functions of nodes, composed of other ops.
 
 At the kink of an activation the derivative is the left one (hard_tanh: 0 at both corners). Normalisations centre twice, so
 that a mean much larger than the spread costs no digits; float16 is computed in float32 inside.
 """
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from ..dtypes import BOOL, FLOAT16, FLOAT32, PROMOTE
-from ..errors import DTypeError, NodeTypeError, ShapeError
-from ..graph.build import as_node, make_constant, public
+from ..dtypes import FLOAT16, FLOAT32, PROMOTE
+from ..errors import NodeTypeError, ShapeError
+from ..graph.build import as_node, public
 from ..graph.node import Node
 from ..specs import format_shape, nelements, normalize_axes, unify
-from .binary import add, greater, greater_equal, less_equal, logical_and, maximum, minimum, multiply, where
-from .families import cast, floating, pair
+from .binary import add, greater, greater_equal, less_equal, maximum, minimum, multiply, where
+from .families import cast, floating
 from .gradient import stop_gradient
-from .linalg import matmul
-from .movement import matrix_transpose, reshape_to
-from .reduction import any as any_of
+from .movement import reshape_to
 from .reduction import mean
-from .scan import softmax
 from .unary import expm1, gelu_erf, gelu_tanh, reciprocal, relu, sqrt, square
 
 # -- elementwise -----------------------------------------------------------------------------------------------------
@@ -202,90 +198,5 @@ def rms_norm(x: Any, gamma: Any = None, *, axis: Any = -1, eps: float = 1e-5) ->
     return _scale(y, gamma, None, tuple(x.shape[a] for a in axes), _along(x, axes), dtype)
 
 
-# -- attention -------------------------------------------------------------------------------------------------------
-
-@public
-def attention(q: Any, k: Any, v: Any, mask: Any = None, *, causal: bool = False) -> Node:
-    """softmax(q k^T / sqrt(d)) v.
-
-    Shapes: q [.., m, d], k [.., n, d], v [.., n, e] -> [.., m, e]; leading axes broadcast. mask: bool, broadcasts to
-    [.., m, n], True = may look. causal: query i may look at keys 0 .. i. Dtypes: floats; float16 is computed in float32.
-    A query that may look at nothing gives zeros and has zero gradients. Keys and values nobody may look at, and queries
-    that may look at nothing, have no influence at all, not even when they hold NaN. Raises ShapeError and DTypeError (mask
-    not bool). Source: Vaswani et al. 2017.
-    """
-    q, k = pair(q, k)
-    q, v = pair(q, v)
-    k = cast(k, q.dtype)
-    q, k, v = floating(q), floating(k), floating(v)
-    for name, x in (("q", q), ("k", k), ("v", v)):
-        if x.ndim < 2:
-            raise ShapeError(f"{name} has shape {format_shape(x.shape)}, [.., length, size] is needed")
-    if unify(q.shape[-1], k.shape[-1]) is None:
-        raise ShapeError(f"q has vectors of {q.shape[-1]} elements, k of {k.shape[-1]}")
-    if unify(k.shape[-2], v.shape[-2]) is None:
-        raise ShapeError(f"there are {k.shape[-2]} keys and {v.shape[-2]} values")
-    dtype = q.dtype
-    if dtype is FLOAT16:
-        q, k, v = cast(q, FLOAT32), cast(k, FLOAT32), cast(v, FLOAT32)
-    look = _mask(mask, causal, q.shape[-2], k.shape[-2])
-    if look is not None:
-        q, k, v = _only_seen(q, k, v, look)
-    d = q.shape[-1]
-    if isinstance(d, int):
-        scores = matmul(q, matrix_transpose(k)) * (1.0 / math.sqrt(d) if d else 1.0)
-    else:
-        scores = matmul(q, matrix_transpose(k)) / sqrt(cast(maximum(as_node(d), 1), q.dtype))
-    if look is not None:
-        scores = where(look, scores, -np.inf)
-    return cast(matmul(softmax(scores, axis=-1), v), dtype)
-
-
-def _mask(mask: Any, causal: bool, m: Any, n: Any) -> Node | None:
-    """Who may look at whom, as a bool node with at least two axes; None: everybody at everything."""
-    look: Node | None = None
-    if mask is not None:
-        look = as_node(mask)
-        if look.dtype is not BOOL:
-            raise DTypeError(f"the mask is {look.dtype}, bool is needed: True = may look\nhint: mask != 0")
-        if look.ndim < 2:
-            look = reshape_to(look, (1,) * (2 - look.ndim) + look.shape)
-        for size, have, what in ((m, look.shape[-2], "queries"), (n, look.shape[-1], "keys")):
-            if have != 1 and unify(have, size) is None:
-                raise ShapeError(f"the mask has shape {format_shape(look.shape)}, there are {size} {what}")
-    if causal:
-        past = _past(m, n)
-        look = past if look is None else logical_and(look, past)
-    return look
-
-
-def _past(m: Any, n: Any) -> Node:
-    """[m, n], True where the key is not after the query."""
-    if isinstance(m, int) and isinstance(n, int):
-        return make_constant(np.tri(m, n, dtype=bool))
-    from .movement import ones
-    from .scan import cumsum
-    rows, columns = cumsum(ones((m, 1), "int64"), 0), cumsum(ones((1, n), "int64"), 1)
-    return less_equal(columns, rows)
-
-
-def _only_seen(q: Node, k: Node, v: Node, look: Node) -> tuple[Node, Node, Node]:
-    """Zeros in the place of queries that may look at nothing and of keys and values nobody may look at.
-
-    Their scores are masked anyway; zeros keep a NaN or an infinity in them out of the products of both passes.
-    """
-    if look.op.name == "constant":
-        value = look._attrs[0]
-        looks, seen = value.any(-1, keepdims=True), np.swapaxes(value.any(-2, keepdims=True), -1, -2)
-        return _keep(q, looks), _keep(k, seen), _keep(v, seen)
-    keys = matrix_transpose(any_of(look, -2, keepdims=True))
-    return where(any_of(look, -1, keepdims=True), q, 0.0), where(keys, k, 0.0), where(keys, v, 0.0)
-
-
-def _keep(x: Node, flags: Any) -> Node:
-    """x where the constant flags [.., length, 1] hold, else 0."""
-    return x if flags.all() else where(flags, x, 0.0)
-
-
-__all__ = ["attention", "batch_norm", "celu", "clip", "elu", "gelu", "group_norm", "hard_tanh", "layer_norm", "leaky_relu",
+__all__ = ["batch_norm", "celu", "clip", "elu", "gelu", "group_norm", "hard_tanh", "layer_norm", "leaky_relu",
            "rms_norm", "selu"]

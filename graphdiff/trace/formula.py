@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from ..diff.reverse import contributions
 from ..errors import show_name
 from ..graph.build import INPUT, making
 from ..graph.node import Node, Origin, new_node
@@ -261,8 +262,7 @@ def local_rule(node: Node, needs: Sequence[bool]) -> tuple[Node, list[Term | Non
                 if need:
                     terms[i] = Term(partial(*node.inputs, node) if callable(partial) else partial, True)
         else:
-            assert op.vjp is not None
-            for i, (t, need) in enumerate(zip(op.vjp(g, node, tuple(needs)), needs, strict=True)):
+            for i, (t, need) in enumerate(zip(contributions(g, node, tuple(needs)), needs, strict=True)):
                 if need:
                     terms[i] = Term(ZERO if t is None else t, False)
     return g, terms
