@@ -47,6 +47,21 @@ def test_repeated_blocks_fold():
         assert {e.src for e in p.edges} | {e.dst for e in p.edges} <= {b.id for b in p.boxes}
 
 
+def test_reverse_edges_of_a_folded_trace_follow_the_forward_pass():
+    x = gd.input("x")
+    y = x
+    for _ in range(300):
+        y = gd.sin(y) * 1.01
+    p = gd.trace(y, at={x: 1.0}).draw().picture
+    forward = {(e.src, e.dst) for e in p.edges if e.kind == "forward"}
+    assert p.hidden > 500 and any(e.kind == "carry" for e in p.edges)
+    back = [e for e in p.edges if e.kind == "adjoint"]
+    assert {(e.dst, e.src) for e in back} <= forward              # no way round through the next repetition: columns stay in order
+    assert [e.label for e in back].count("") == len(back) - 1     # one number would not be true of 299 steps
+    place = {b.id: i for i, b in enumerate(p.boxes)}
+    assert all(place[e.src] < place[e.dst] for e in p.edges if e.kind == "forward")
+
+
 def test_ten_thousand_nodes():
     x = gd.input("x")
     y = x

@@ -235,22 +235,28 @@ def build(outputs: Sequence[Node], *, direction: str = "LR", fold: bool = True, 
             picture.edges.append(Edge(src, dst, kind, text))
     for consumer, operand, text in reverse:
         src, dst = ids[groups.key(consumer)], ids[groups.key(operand)]
-        if src != dst and (not summarised or (src, dst, "adjoint") not in seen):
-            if summarised:
-                seen.add((src, dst, "adjoint"))
+        if not summarised:
             picture.edges.append(Edge(src, dst, "adjoint", text))
+            continue
+        repeated = groups.folded(consumer) or groups.folded(operand)
+        onward = repeated and operand.op.family != "leaf" and position[dst] >= position[src]      # the dashed edge says it
+        if src != dst and not onward and (src, dst, "adjoint") not in seen:
+            seen.add((src, dst, "adjoint"))
+            several = repeated or groups.key(consumer) in shared or groups.key(operand) in shared
+            picture.edges.append(Edge(src, dst, "adjoint", "" if several else text))
     if colors is not None:
         colors.paint(picture, members)
     if summarised:
-        picture.boxes = _running_order(picture)
+        picture.boxes = _running_order(picture, backwards=bool(reverse))
     return picture
 
 
-def _running_order(p: Picture) -> list[Box]:
-    """Boxes so that forward edges lead onwards, but for those that close a cycle (groups may depend on each other)."""
+def _running_order(p: Picture, backwards: bool) -> list[Box]:
+    """Boxes so that forward edges lead onwards, but for those that close a cycle (groups may depend on each other). backwards: edges of
+    the reverse pass lead back to boxes of the forward pass, and not on to boxes of their own."""
     into: dict[str, list[str]] = {b.id: [] for b in p.boxes}
     for e in p.edges:
-        if e.ranks:
+        if e.ranks and not (backwards and e.back):
             into[e.dst].append(e.src)
     boxes = {b.id: b for b in p.boxes}
     out: list[Box] = []
