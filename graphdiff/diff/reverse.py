@@ -177,7 +177,7 @@ def contributions(g: Node, node: Node, needs: tuple[bool, ...]) -> Sequence[Any]
     if op.vjp is not None:
         parts: Any = op.vjp(g, node, needs)
         if parts is not NotImplemented:
-            return parts      # type: ignore[no-any-return]
+            return parts
     before = CONTEXT.site, CONTEXT.origin
     own, y = expanded(node)
     adjoints = sweep(y, [x for x, need in zip(own, needs, strict=True) if need], g)

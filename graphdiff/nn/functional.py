@@ -11,11 +11,11 @@ from typing import Any
 from ..errors import NodeTypeError, ShapeError
 from ..graph.build import as_node, public
 from ..graph.node import Node
-from ..ops.activations import attention
+from ..ops.attention import attention
 from ..ops.indexing import segment_max, segment_mean, segment_sum, take
 from ..ops.linalg import matmul
-from ..ops.movement import concatenate, reshape_to, stack, transpose, zeros
-from ..ops.unary import relu, sigmoid, tanh
+from ..ops.movement import concatenate, reshape_to, transpose
+from ..ops.sequence import gru, gru_cell, lstm, lstm_cell, rnn, rnn_cell
 from . import activation as activations
 
 __all__ = ["aggregate", "dense", "gru", "gru_cell", "lstm", "lstm_cell", "multi_head_attention", "rnn", "rnn_cell"]
@@ -29,101 +29,6 @@ def dense(x: Any, w: Any, b: Any = None, *, activation: Any = None) -> Node:
         y = y + b
     f = activations.find(activation)
     return y if f is None else f(y)
-
-
-# -- recurrent ------------------------------------------------------------------------------------------------------------
-
-@public
-def rnn_cell(x: Any, h: Any, w: Any, u: Any, b: Any = None, *, activation: str = "tanh") -> Node:
-    """activation(x w + h u + b), activation "tanh" or "relu"."""
-    return _rnn_step(_plus(matmul(x, w), b), as_node(h), as_node(u), activation)
-
-
-def _rnn_step(xw: Node, h: Node, u: Node, activation: str) -> Node:
-    if activation not in ("tanh", "relu"):
-        raise NodeTypeError(f"activation is 'tanh' or 'relu', not {activation!r}")
-    return (tanh if activation == "tanh" else relu)(xw + matmul(h, u))
-
-
-@public
-def gru_cell(x: Any, h: Any, w: Any, u: Any, b: Any = None, b_u: Any = None) -> Node:
-    """r, z = s(..), n = tanh(x w_n + b_n + r (h u_n + b_u_n)), (1 - z) n + z h. Gates side by side: r, z, n."""
-    return _gru_step(_plus(matmul(x, w), b), as_node(h), as_node(u), b_u)
-
-
-def _gru_step(xw: Node, h: Node, u: Node, b_u: Any) -> Node:
-    n = h.shape[-1]
-    hu = _plus(matmul(h, u), b_u)
-    r, z = sigmoid(xw[:, :n] + hu[:, :n]), sigmoid(xw[:, n:2 * n] + hu[:, n:2 * n])
-    new = tanh(xw[:, 2 * n:] + r * hu[:, 2 * n:])
-    return new + z * (h - new)
-
-
-@public
-def lstm_cell(x: Any, h: Any, c: Any, w: Any, u: Any, b: Any = None) -> tuple[Node, Node]:
-    """c = s(f) c + s(i) tanh(g), h = s(o) tanh(c); returns (h, c). Gates side by side: i, f, g, o."""
-    return _lstm_step(_plus(matmul(x, w), b), as_node(h), as_node(c), as_node(u))
-
-
-def _lstm_step(xw: Node, h: Node, c: Node, u: Node) -> tuple[Node, Node]:
-    n = h.shape[-1]
-    a = xw + matmul(h, u)
-    i, f, g, o = sigmoid(a[:, :n]), sigmoid(a[:, n:2 * n]), tanh(a[:, 2 * n:3 * n]), sigmoid(a[:, 3 * n:])
-    c = f * c + i * g
-    return o * tanh(c), c
-
-
-def _plus(y: Node, b: Any) -> Node:
-    return y if b is None else y + b
-
-
-def _start(x: Any, h0: Any, u: Any) -> tuple[Node, Any, list[int]]:
-    """(input, first state, steps in order), all checked."""
-    x, u = as_node(x), as_node(u)
-    if x.ndim != 3:
-        raise ShapeError(f"x is {x.spec}, [batch, time, size] is needed")
-    if not isinstance(x.shape[1], int):
-        raise ShapeError(f"the number of steps must be known, not {x.shape[1]}")
-    first = zeros((x.shape[0], u.shape[0]), x.dtype) if h0 is None else as_node(h0)
-    return x, first, list(range(x.shape[1]))
-
-
-@public
-def rnn(x: Any, h0: Any, w: Any, u: Any, b: Any = None, *, activation: str = "tanh", reverse: bool = False) -> Node:
-    """rnn_cell along a sequence: x [batch, time, n_in], h0 [batch, n] or None -> every h [batch, time, n]."""
-    x, h, steps = _start(x, h0, u)
-    xw, u = _plus(matmul(x, w), b), as_node(u)
-    found: dict[int, Node] = {}
-    for t in reversed(steps) if reverse else steps:
-        h = found[t] = _rnn_step(xw[:, t], h, u, activation)
-    return stack([found[t] for t in steps], 1) if steps else zeros((x.shape[0], 0, u.shape[0]), x.dtype)
-
-
-@public
-def gru(x: Any, h0: Any, w: Any, u: Any, b: Any = None, b_u: Any = None, *, reverse: bool = False) -> Node:
-    """gru_cell along a sequence: x [batch, time, n_in], h0 [batch, n] or None -> every h [batch, time, n]."""
-    x, h, steps = _start(x, h0, u)
-    xw, u = _plus(matmul(x, w), b), as_node(u)
-    found: dict[int, Node] = {}
-    for t in reversed(steps) if reverse else steps:
-        h = found[t] = _gru_step(xw[:, t], h, u, b_u)
-    return stack([found[t] for t in steps], 1) if steps else zeros((x.shape[0], 0, u.shape[0]), x.dtype)
-
-
-@public
-def lstm(x: Any, h0: Any, c0: Any, w: Any, u: Any, b: Any = None, *, reverse: bool = False) -> tuple[Node, Node]:
-    """lstm_cell along a sequence: x [batch, time, n_in], h0 and c0 [batch, n] or None -> every h and c [batch, time, n]."""
-    x, h, steps = _start(x, h0, u)
-    c = zeros((x.shape[0], as_node(u).shape[0]), x.dtype) if c0 is None else as_node(c0)
-    xw, u = _plus(matmul(x, w), b), as_node(u)
-    hs: dict[int, Node] = {}
-    cs: dict[int, Node] = {}
-    for t in reversed(steps) if reverse else steps:
-        h, c = hs[t], cs[t] = _lstm_step(xw[:, t], h, c, u)
-    if not steps:
-        empty = zeros((x.shape[0], 0, u.shape[0]), x.dtype)
-        return empty, empty
-    return stack([hs[t] for t in steps], 1), stack([cs[t] for t in steps], 1)
 
 
 # -- attention ------------------------------------------------------------------------------------------------------------
