@@ -559,4 +559,4 @@ def test_rules_of_every_op(tmp_path):
         bundle = card._repr_mimebundle_()
         assert bundle["text/plain"] == text and card.latex in bundle["text/latex"]
     compiled(latex, tmp_path)
-    golden("rules_all.txt", "\n\n".join(texts) + "\n")
+    golden("rules_all.txt", re.sub(r"token=\d+", "token=0", "\n\n".join(texts) + "\n"))      # a number that depends on the tests before

@@ -2,16 +2,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..diff.forward import jvp, transposed_twice
 from ..diff.reverse import grad
-from ..errors import GradientError, NodeTypeError, ShapeError
+from ..errors import GradientError, NodeTypeError, ShapeError, compose, located_error
 from ..graph.build import INPUT, as_node, make, make_constant, public
-from ..graph.node import Node, new_node
+from ..graph.node import Node, describe, new_node, next_serial
 from ..graph.opdef import OpDef, register
 from ..graph.text import copy_node
 from ..graph.walk import toposort
@@ -76,13 +76,15 @@ def hvp(y: Any, x: Any, v: Any) -> Any:
 class Rule:
     """A user's backward function, hashable by identity, with the name errors show.
 
-    transparent: the first operand's own nodes are the function's true derivative, so forward mode goes through them.
+    n: how many of the operands after the first are the function's arguments; those behind them it closes over, and backward
+    says nothing of them. transparent: the first operand's own nodes are the function's true derivative, so forward mode goes
+    through them.
     """
 
-    __slots__ = ("backward", "name", "transparent")
+    __slots__ = ("backward", "n", "name", "transparent")
 
-    def __init__(self, backward: Callable[..., Any], name: str, transparent: bool = False) -> None:
-        self.backward, self.name, self.transparent = backward, name, transparent
+    def __init__(self, backward: Callable[..., Any], name: str, n: int, transparent: bool = False) -> None:
+        self.backward, self.name, self.n, self.transparent = backward, name, n, transparent
 
     def __repr__(self) -> str:
         return f"<rule {self.name}>"
@@ -94,7 +96,10 @@ def _same(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
 
 def _custom_vjp(g: Node, node: Node, needs: Any) -> Any:
     rule: Rule = node._attrs[0]
-    xs = node.inputs[1:]
+    xs = node.inputs[1:1 + rule.n]
+    for x, need in zip(node.inputs[1 + rule.n:], needs[1 + rule.n:], strict=True):
+        if need:
+            raise _forgotten(rule, x, node)
     parts = rule.backward(g, node, *xs)
     if isinstance(parts, Node) or not isinstance(parts, (list, tuple)):
         parts = (parts,)
@@ -111,7 +116,39 @@ def _custom_vjp(g: Node, node: Node, needs: Any) -> Any:
         if p.dtype != x.dtype:
             raise GradientError(f"the custom gradient {rule.name} returned {p.dtype} for input {i} of {x.dtype}")
         checked.append(p)
-    return tuple(checked)
+    return (*checked, *[None] * (len(node.inputs) - len(checked)))
+
+
+def _forgotten(rule: Rule, x: Node, node: Node) -> GradientError:
+    """The error for a node a custom gradient closes over and a derivative is to flow to: silence would mean zero."""
+    while x.op is BARRIER:               # in a checkpoint's second body
+        x = x.inputs[0]
+    at = node.site
+    text = compose(f"the custom gradient of {rule.name!r} gives nothing for {x.label!r}, which its function uses without taking it as an argument",
+                   at=None if at is None else (str(at), at.source), rows=[("node", describe(node)), ("closed over", describe(x))],
+                   hint="make it an argument of both functions, or use gd.stop_gradient of it inside if it is meant as a constant")
+    return located_error(GradientError(text))      # type: ignore[return-value]
+
+
+def _closed_over(y: Node, given: Sequence[Node], start: int, flowing: bool = True) -> tuple[Node, ...]:
+    """What a body uses besides its arguments: nodes older than it (numbered below start), and its own leaves.
+
+    flowing: only what derivatives could flow to.
+    """
+    seen = {id(x) for x in given}
+    stack, found = [y], []
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if flowing and node.dtype.kind != "f":
+            continue
+        if node.serial < start or node.op.name in ("input", "variable"):
+            found.append(node)
+        elif not flowing or (node.op.cuts is None and not node.op.zero):
+            stack.extend(node.inputs)
+    return tuple(sorted(found, key=lambda n: n.serial))
 
 
 def _custom_jvp(ts: Any, node: Node) -> Any:
@@ -135,18 +172,21 @@ def custom_gradient(forward: Callable[..., Any], backward: Callable[..., Any]) -
     """A function of nodes with its own derivative: f(*x) is forward(*x), its gradient backward(g, out, *x).
 
     backward returns one node an input (a bare node for one); wrong shapes are a ShapeError that names the rule. It is itself
-    differentiated for higher orders; nothing flows through forward's own nodes.
+    differentiated for higher orders; nothing flows through forward's own nodes. A gradient with respect to something forward
+    uses without taking it as an argument is a GradientError that names it.
     """
     for what, f in (("forward", forward), ("backward", backward)):
         if not callable(f):
             raise NodeTypeError(f"{what} must be a function of nodes, not {type(f).__name__}")
     name = getattr(forward, "__name__", "function")
-    rule = Rule(backward, name)
+    rules: dict[int, Rule] = {}          # one for a number of arguments: equal calls stay equal nodes
 
     def function(*xs: Any) -> Node:
         nodes = tuple(as_node(x) for x in xs)
+        rule = rules.setdefault(len(nodes), Rule(backward, name, len(nodes)))
+        start = next_serial()
         y = as_node(forward(*nodes))
-        return make(CUSTOM, (y, *nodes), (rule,))
+        return make(CUSTOM, (y, *nodes, *_closed_over(y, nodes, start)), (rule,))
     function.__name__ = name
     return public(function)
 
@@ -162,12 +202,11 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Node]:
 
     def function(*xs: Any) -> Node:
         nodes = tuple(as_node(x) for x in xs)
+        start = next_serial()
         y = as_node(f(*nodes))
-        # Nodes f closes over (weights) are inputs too: their gradients flow through the recomputed body.
-        given = {id(n) for n in nodes}
-        order = toposort([y], stop=given)
-        free = tuple(n for n in order if n.op.name in ("variable", "input") and id(n) not in given)
-        return make(CUSTOM, (y, *nodes, *free), (Rule(Again(y, (*nodes, *free)), getattr(f, "__name__", "checkpoint"), True),))
+        # Nodes f closes over (weights) are inputs too: their gradients flow through the recomputed body, which ends at them.
+        leaves = (*nodes, *_closed_over(y, nodes, start, False))
+        return make(CUSTOM, (y, *leaves), (Rule(Again(y, leaves), getattr(f, "__name__", "checkpoint"), len(leaves), True),))
     function.__name__ = getattr(f, "__name__", "checkpoint")
     return public(function)
 

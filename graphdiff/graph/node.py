@@ -22,6 +22,11 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _inside: dict[CodeType, bool] = {}
 
 
+def next_serial() -> int:
+    """A number between those of all nodes made so far and of all to come."""
+    return next(_serial)
+
+
 class Site(NamedTuple):
     """A line of the user's code."""
 
