@@ -30,6 +30,26 @@ def test_own_layout_separates_boxes():
                 assert abs(x - u) >= (w + a) / 2 - 1e-6 or abs(y0 - v) >= (h + b) / 2 - 1e-6
 
 
+@pytest.mark.parametrize("direction", ["LR", "TB"])
+def test_own_layout_ends_every_edge_on_its_boxes(direction):
+    x = gd.input("x")
+    y = gd.sin(x * x) ** 2                                          # x * x: two edges forward and two back between the same boxes
+    p = gd.trace(y, at={x: 2.0}).draw(direction=direction).picture
+    root = ElementTree.fromstring(to_svg(p))
+    side, size = ("y", "height") if direction == "LR" else ("x", "width")
+    ns = "{http://www.w3.org/2000/svg}"
+    box = {g.get("id"): g.find(f"{ns}rect") for g in root.iter(f"{ns}g") if g.get("class", "").startswith("node")}
+    ends = []
+    for g in root.iter(f"{ns}g"):
+        if g.get("class", "").startswith("edge"):
+            numbers = [float(v) for v in re.findall(r"-?[\d.]+", g.find(f"{ns}path").get("d"))]
+            ends += zip(g.find(f"{ns}title").text.split("->"), (numbers[:2], numbers[-2:]), strict=True)
+    assert len(ends) == 2 * len(p.edges) >= 16
+    for name, at in ends:
+        low = float(box[name].get(side))
+        assert low <= at[direction == "LR"] <= low + float(box[name].get(size))
+
+
 def test_save_and_renderers(tmp_path, monkeypatch):
     _, _, y = survey()
     d = gd.draw(y)

@@ -5,6 +5,7 @@ positions by the mean of neighbours. Sizes are estimated: 6.4 units a character 
 """
 from __future__ import annotations
 
+from collections import Counter
 from html import escape
 from itertools import pairwise
 
@@ -225,11 +226,12 @@ def to_svg(p: Picture) -> str:
         out.append(f'<g class="cluster"><rect x="{_n(x0)}" y="{_n(y0)}" width="{_n(x1 - x0)}" height="{_n(y1 - y0)}" rx="6" fill="none" '
                    f'stroke="{GROUP_COLOR}" stroke-dasharray="4 3"/><text x="{_n(x0 + 6)}" y="{_n(y0 - 3)}" fill="{GROUP_COLOR}">'
                    f"{escape(label)}</text></g>")
-    seen: dict[tuple[int, int], int] = {}
-    for e, path in zip(p.edges, lay.paths, strict=True):
-        pair = (min(path[0], path[-1]), max(path[0], path[-1]))
-        twin = seen[pair] = seen.get(pair, -1) + 1
-        out.append(_edge(e.kind, e.label, e.src, e.dst, path, lay, twin))
+    pairs = [(min(path[0], path[-1]), max(path[0], path[-1])) for path in lay.paths]
+    twins = Counter(pairs)
+    seen: Counter[tuple[int, int]] = Counter()
+    for e, path, pair in zip(p.edges, lay.paths, pairs, strict=True):
+        out.append(_edge(e.kind, e.label, e.src, e.dst, path, lay, seen[pair], twins[pair]))
+        seen[pair] += 1
     for i, b in enumerate(p.boxes):
         out.append(_box(b, lay.point(i), lay.sizes[i]))
     out += ["</g>", below, "</svg>"]
@@ -252,7 +254,7 @@ def _groups(p: Picture, lay: _Layered) -> list[tuple[str, float, float, float, f
     return out
 
 
-def _edge(kind: str, label: str, src: str, dst: str, path: list[int], lay: _Layered, twin: int) -> str:
+def _edge(kind: str, label: str, src: str, dst: str, path: list[int], lay: _Layered, twin: int, twins: int) -> str:
     points = [lay.point(i) for i in path]
     first, last = path[0], path[-1]
     h = lay.horizontal
@@ -281,7 +283,9 @@ def _edge(kind: str, label: str, src: str, dst: str, path: list[int], lay: _Laye
     else:
         axis = 0 if h else 1
         s = 1 if points[-1][axis] > points[0][axis] else -1
-        shift = 11.0 * twin                              # parallel edges between the same boxes
+        # Parallel edges between the same boxes, spread about their middle; all of them end on the sides of both boxes.
+        room = min(lay.sizes[first][1 - axis], lay.sizes[last][1 - axis]) - 8.0
+        shift = (twin - (twins - 1) / 2) * min(11.0, room / max(1, twins - 1))
         half0, half1 = lay.sizes[first][axis] / 2, lay.sizes[last][axis] / 2
         points = [(x, y + shift) if h else (x + shift, y) for x, y in points]
         start, end = list(points[0]), list(points[-1])
