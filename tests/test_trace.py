@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import graphdiff as gd
+from graphdiff.trace.formula import LATEX, formula
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 HOSTILE = ['"', "\\", "a\\", "\\N", '"]; evil [label="x', "<b>x</b>", "<TABLE>", "<script>alert(1)</script>", "]]>", "</svg><script>",
@@ -39,6 +40,34 @@ def survey():
     x1, x2 = gd.inputs("x1 x2")
     y = gd.log(x1) + x1 * x2 - gd.sin(x2)
     return x1, x2, y, gd.trace(y, at={x1: 2.0, x2: 5.0})
+
+
+def test_the_last_line_names_the_result_and_nothing_else():
+    x, y, f = gd.inputs("x y f")
+    t = gd.trace(x * y, at={x: 2.0, y: 3.0})
+    assert str(t).splitlines()[-1].split("|")[0].strip() == "f = v1 = 6" and "$f = v_{1} = 6$" in t.to_latex()
+    assert "f = v1 = 6" in t.to_html() and "y = v1" not in t.to_html()
+    assert "result = v2 = 8" in str(gd.trace(x * y + f, at={x: 2.0, y: 3.0, f: 2.0}))
+    assert "y = v0 = 2" in str(gd.trace(y, at={y: 2.0}))
+    named = gd.trace((x * 2.0).named("v7"), at={x: 2.0})
+    assert "v7 = v1 = 4" in str(named) and r"$\mathit{v7} = v_{1} = 4$" in named.to_latex()
+
+
+def test_every_format_tells_of_an_adjoint_to_which_nothing_flowed():
+    x = gd.input("x")
+    y = gd.custom_gradient(lambda q: gd.sin(q), lambda g, out, q: g * 3.0)(x)
+    t = gd.trace(y, at={x: 2.0})
+    assert "v1bar = 0" in str(t) and "v1bar = 0" in t.to_html() and r"$\bar{v}_{1} = 0$" in t.to_latex()
+
+
+def test_formulas_read_one_way_only():
+    x, y = gd.inputs("x y")
+    t = gd.trace(gd.where(x == y, x, y), at={x: 2.0, y: 5.0})
+    assert "v1 = (v-1 = v0) = False" in str(t) and r"v_{1} = \left(v_{-1} = v_{0}\right) = " in t.to_latex()
+    power = gd.trace(gd.grad(x ** 3.0 * y, x), at={x: 2.0, y: 3.0})
+    assert [r.formula for r in power.rows if r.value == 2.0 and r.index == 1] == ["3 - 1"]
+    assert formula(y * gd.expm1(x), lambda n: None, LATEX).text == r"y\,\left(e^{x} - 1\right)"
+    assert r"\mathrm{relu}\,x" in gd.rule(gd.relu(x)).latex and r"\mathrm{sign}\,x" in gd.rule(abs(x)).latex
 
 
 def test_survey_values():

@@ -146,14 +146,16 @@ def formula(node: Node, names: Names, style: Any = TEXT, depth: int = DEPTH, top
         return Piece(style.name(Name(None, node.name if node.name is not None else op)))
     if depth <= 0:
         return Piece("...")
-    if node.op.family == "elementwise" and node.op.reference is not None and all(
+    if not top and node.op.family == "elementwise" and node.op.reference is not None and all(
             x.op.name == "constant" and x.shape == () and x.name is None for x in node.inputs):
         with np.errstate(all="ignore"):
             array = np.asarray(node.op.reference(*[x._attrs[0] for x in node.inputs], **node.attrs))
         text = number_text(array.astype(node.dtype)[()])
         return Piece(text, NEGATION if text.startswith("-") else ATOM)
     parts = [formula(x, names, style, depth - 1) for x in node.inputs]
-    return _combine(node, parts, style)
+    whole = _combine(node, parts, style)
+    # v2 = (v1 = 0): a test is told from the equals signs around it.
+    return Piece(style.bracket(whole.text)) if top and whole.binds == TEST else whole
 
 
 def _filled(node: Node, style: Any) -> Piece:
@@ -217,10 +219,10 @@ def _combine(node: Node, parts: list[Piece], style: Any) -> Piece:
             return Piece(f"{style.word(node.dtype.name)}({a.text})")
         if style is LATEX and op.latex and name not in ("relu",):
             text = op.latex.format(a.text if "{{{0}}}" in op.latex or "({0})" in op.latex else _wrapped(a, ATOM, style))
-            return Piece(text, CALL, True)
+            return Piece(text, SUM) if op.latex.endswith(" - 1") else Piece(text, CALL, True)
         word = op.symbol if op.symbol.isalpha() and op.symbol.isascii() else name
         if a.binds >= ATOM:
-            return Piece(f"{style.word(word)} {a.text}", CALL)
+            return Piece(f"{style.word(word)}{' ' if style is not LATEX else chr(92) + ','}{a.text}", CALL)
         return Piece(f"{style.word(word)}{style.bracket(a.text)}", POWER)
     if name == "transpose" and node._attrs[0] in ((1, 0), None) and len(parts) == 1:
         top = _wrapped(parts[0], ATOM, style)

@@ -64,6 +64,8 @@ def sides_table(trace: Any, max_rows: int = ROWS) -> str:
         told = input_line(row)
         if told is not None:
             lines.insert(0, (told, None, _bad(row.adjoint)))
+        elif row.adjoint is not None and not row.contributions and row.node is not trace.y:
+            lines.insert(0, (adjoint_line(row), None, ""))
         site = "" if row.site is None else f' title="{escape(show_name(f"{row.site}: {row.site.source}", 160))}"'
         tall = "" if len(lines) < 2 else f' rowspan="{len(lines)}"'
         own = f'<td{tall}{site}><span class="primal{_bad(row.value)}" data-step="{i}">{escape(primal_line(row))}</span></td>'

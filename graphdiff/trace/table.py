@@ -116,12 +116,19 @@ def sides(trace: Trace) -> list[tuple[Row, str, list[str]]]:
     return out
 
 
+def result_word(trace: Trace) -> str:
+    """What the result is called in the last line: by its name if its row is not, else y; another letter where y is something else."""
+    name = trace.y.name
+    if name is not None and trace[trace.y].name != show_name(name, 30):
+        return name
+    taken = {r.node.name for r in trace.rows if r.node is not trace.y}
+    return next((word for word in ("y", "f", "result") if word not in taken), "the result")
+
+
 def last_line(trace: Trace) -> str:
     """y = v5 = 11.652"""
     top = trace[trace.y]
-    name = trace.y.name
-    word = "y" if name is None or top.name == show_name(name, 30) else show_name(name, 30)
-    return f"{word} = {top.name} = {short(top.value)}"
+    return f"{show_name(result_word(trace), 30)} = {top.name} = {short(top.value)}"
 
 
 LAYOUTS = ("sides", "rows")
@@ -236,7 +243,9 @@ def _latex_sides(trace: Trace) -> list[str]:
         beside = right.get(id(row.node), [])[::-1]
         if row.node is trace.y and trace.seed is not None:
             beside.append(rf"${row.label.bar().latex()} = {_tex_value(row.adjoint)}$")
-        if input_line(row) is not None:
+        if input_line(row) is None and row.adjoint is not None and not row.contributions and row.node is not trace.y:
+            beside.insert(0, rf"${row.label.bar().latex()} = {_tex_value(row.adjoint)}$")
+        elif input_line(row) is not None:
             assert row.node.name is not None
             own = Name(None, row.node.name).bar().latex()
             beside.insert(0, rf"${own} = {row.label.bar().latex()} = {_tex_value(row.adjoint)}$")
@@ -247,7 +256,7 @@ def _latex_sides(trace: Trace) -> list[str]:
         lines += [rf"{left if i == 0 else ''}{(middle if i == 0 else '') or (' &' if trace.forward else '')} & "
                   rf"{beside[i] if i < len(beside) else ''} \\" for i in range(max(1, len(beside)))]
     top = trace[trace.y]
-    lines.append(rf"$y = {top.label.latex()} = {_tex_value(top.value)}${' &' if trace.forward else ''} & \\")
+    lines.append(rf"${Name(None, result_word(trace)).latex()} = {top.label.latex()} = {_tex_value(top.value)}${' &' if trace.forward else ''} & \\")
     return lines
 
 
