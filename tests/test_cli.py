@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 
 import pytest
 
@@ -56,6 +58,21 @@ def test_bad_expressions_are_one_message(capsys, expression, words):
 def test_bad_values_are_one_message(capsys, values, words):
     status, _, err = run(capsys, "trace", "1 + 1", *values)
     assert status == 2 and words in err
+
+
+def test_words_that_are_neither_values_nor_options(capsys):
+    assert run(capsys, "trace", "x", "-x=1")[2] == "graphdiff trace: '-x=1' is not name=value\n"
+    assert run(capsys, "trace", "x", "x=1", "--bogus")[2] == "graphdiff trace: '--bogus' is not name=value\n"
+    assert "'t' has no suffix to say how; there are .html" in run(capsys, "trace", "x", "x=1", "--save", "t")[2]
+
+
+def test_a_reader_that_stops_is_no_error():
+    python = [sys.executable, "-m", "graphdiff", "trace", "+".join(["x*x"] * 2000), "x=0.5"]
+    process = subprocess.Popen(python, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline().startswith("Primal trace")
+    process.stdout.close()
+    assert process.stderr.read() == "" and process.wait(60) == 141
+    process.stderr.close()
 
 
 def test_a_number_alone_and_a_long_sum(capsys):

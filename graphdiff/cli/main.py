@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -38,12 +39,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         if options.command == "trace":
-            return _trace(options)
+            status = _trace(options)
+            sys.stdout.flush()
+            return status
         if options.command == "bench":
             from ..bench.run import run
             against = ["numpy", "autograd", "torch", "jax", "pytensor", "casadi"] if options.against == "all" else options.against.split(",")
             return run(options.names, against, options.threads, options.save, options.seconds, warm=options.warm, chart=options.chart)
         return _info()
+    except BrokenPipeError:                      # graphdiff trace ... | head: who reads has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())       # nor may the interpreter complain as it ends
+        return 141
     except (GraphdiffError, OSError) as error:
         print(f"graphdiff {options.command}: {error}", file=sys.stderr)
         return 2
@@ -55,7 +61,7 @@ def _trace(options: argparse.Namespace) -> int:
     from ..trace.record import trace as run_trace
     from .expression import parse
     at, names = {}, {}
-    for item in options.values:
+    for item in [v.removeprefix(_MINUS) for v in options.values]:
         name, equals, text = item.partition("=")
         if not equals or not name.isidentifier():
             raise FormatError(f"{item!r} is not name=value")

@@ -104,7 +104,7 @@ class Drawing:
                 raise FormatError(f"{error}. Its DOT text is in {show_name(str(beside), 200)}: dot -T{suffix[1:]} draws it") from None
             target.write_bytes(data)
         else:
-            raise FormatError(f"save: no format for the suffix {show_name(target.suffix)!r}; there are .svg .html .png .pdf .dot")
+            raise FormatError(f"save: {rendering.no_format(target)}; there are .svg .html .png .pdf .dot")
 
     def __repr__(self) -> str:
         p = self.picture

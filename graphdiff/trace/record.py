@@ -267,7 +267,8 @@ class Trace:
         elif suffix == ".txt":
             text = self.to_text() + "\n"
         else:
-            raise FormatError(f"save: no format for the suffix {show_name(target.suffix)!r}; there are .html .svg .png .pdf .dot .md .tex "
+            from .render import no_format
+            raise FormatError(f"save: {no_format(target)}; there are .html .svg .png .pdf .dot .md .tex "
                               ".csv .txt")
         target.write_text(text, encoding="utf-8", newline="")
 

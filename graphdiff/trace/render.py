@@ -11,9 +11,17 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from pathlib import Path
+
+from ..errors import show_name
 
 Render = Callable[[str, str, bool, float], bytes]      # (text, form, laid out already?, seconds) -> the file
 INSTALL = "Graphviz (apt install graphviz, brew install graphviz, https://graphviz.org/download)"
+
+
+def no_format(path: Path) -> str:
+    """Why a path does not say how to write it."""
+    return f"no format for the suffix {show_name(path.suffix)!r}" if path.suffix else f"{show_name(path.name)!r} has no suffix to say how"
 
 
 @lru_cache(maxsize=8)
