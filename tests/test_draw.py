@@ -241,3 +241,10 @@ def test_text_is_readable_on_every_fill():
         assert contrast(c, "#ffffff") >= 2.5 and contrast(c, "#0d1117") >= 3
     lights = [luminance(scale.fill(k / 20)) for k in range(21)]
     assert lights == sorted(lights, reverse=True)                          # darker means more, on a black-and-white printer too
+
+
+def test_colors_that_are_no_numbers():
+    x = gd.input("x")
+    for wrong in ("a", None, [1]):
+        with pytest.raises(gd.errors.NodeTypeError, match="the values of color are numbers"):
+            gd.draw(x * 2.0, color={x: wrong})

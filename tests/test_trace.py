@@ -60,6 +60,27 @@ def test_every_format_tells_of_an_adjoint_to_which_nothing_flowed():
     assert "v1bar = 0" in str(t) and "v1bar = 0" in t.to_html() and r"$\bar{v}_{1} = 0$" in t.to_latex()
 
 
+def test_errors_say_which_value_is_wrong():
+    a, w = gd.input("a", (3,)), gd.input("w", ("n", 3))
+    with pytest.raises(gd.errors.ShapeError, match=r"argument a: shape \[2\] given, \[3\] wanted"):
+        gd.trace((w @ a).sum(), at={w: np.ones((2, 3)), a: [1.0, 2.0]})
+    with pytest.raises(gd.errors.ShapeError, match=r"argument tangent of a: shape \[2\] given"):
+        gd.trace((w @ a).sum(), at={w: np.ones((2, 3)), a: [1.0, 2.0, 3.0]}, tangent={a: [1.0, 0.0]})
+    b = gd.input("b", ("n",))
+    with pytest.raises(gd.errors.ShapeError, match=r"size n is 2 elsewhere, but 4 here\n  given   w \[2, 3\], b \[4\]"):
+        gd.trace((w.sum() * b).sum(), at={w: np.ones((2, 3)), b: np.ones(4)})
+    for several in ([a, w], (a,), {"a": a}):
+        with pytest.raises(gd.errors.NodeTypeError, match="one node is traced, not a"):
+            gd.trace(several, at={a: [1.0, 2.0, 3.0]})
+
+
+def test_a_finite_derivative_of_nan_says_where_the_nan_began():
+    x, y = gd.inputs("x y")
+    e = gd.explain(gd.log(x) * y, x, at={x: -1.0, y: 1.0})
+    assert "d multiply / d x: -1, finite and not zero, but v2 itself is nan" in str(e)
+    assert "first made by log float64[]" in str(e) and [n.op.name for n in e.marked] == ["log"]
+
+
 def test_formulas_read_one_way_only():
     x, y = gd.inputs("x y")
     t = gd.trace(gd.where(x == y, x, y), at={x: 2.0, y: 5.0})

@@ -71,12 +71,16 @@ def node_numbers(order: Sequence[Node], color: Any) -> tuple[dict[int, float], s
     """(id(node) -> number, what it is) for color="cost", rows of f.cost() or f.profile(), or {node: number}."""
     if isinstance(color, str):
         if color != "cost":
-            raise NodeTypeError(f"draw: color must be 'cost', rows of f.cost() or of f.profile(...), or a dict {{node: number}}, not {show_name(color)!r}")
+            raise NodeTypeError(f"draw: color must be 'cost', 'value' or 'adjoint' with at=, rows of f.cost() or of f.profile(...), or a dict "
+                                f"{{node: number}}, not {show_name(color)!r}")
         return {id(n): _flops(n) for n in order if n.op.family != "leaf"}, "FLOPs"
     if isinstance(color, Mapping):
         if not all(isinstance(n, Node) for n in color):
             raise NodeTypeError("draw: the keys of color are nodes")
-        return {id(n): float(v) for n, v in color.items()}, "given numbers"
+        try:
+            return {id(n): float(v) for n, v in color.items()}, "given numbers"
+        except (TypeError, ValueError) as error:
+            raise NodeTypeError(f"draw: the values of color are numbers: {show_name(str(error), 120)}") from None
     rows, unit, what = _rows(color)
     out: dict[int, float] = {}
     by_serial: dict[int, float] = {}

@@ -231,7 +231,8 @@ def _with_values(head: str, t: Node, trace: Any, note: str) -> tuple[str, list[N
         return _zero(head, row, trace, note)
     top = trace[trace.y]
     if not _finite(top.value):
-        note = f"\n  {top.name} itself is {short(top.value)}" + note
+        text, nodes = _first_bad(trace)
+        return f"{head} {short(value)}, finite and not zero, but {top.name} itself is {short(top.value)}. {text}{note}", nodes
     return f"{head} {short(value)}, finite and not zero{note}", []
 
 

@@ -299,6 +299,8 @@ def trace(y: Any, *args: Any, at: Mapping[Node, Any] | None = None, wrt: Any = N
 
 
 def _checked(y: Any, at: Mapping[Node, Any], wrt: Any, tangent: Mapping[Node, Any] | None) -> Trace:
+    if isinstance(y, (list, tuple, dict)):
+        raise NodeTypeError(f"trace: one node is traced, not a {type(y).__name__} of them; trace each, or their sum")
     y = as_node(y)
     if not isinstance(at, Mapping):
         raise NodeTypeError(f"trace: at is a dict {{input: value}}, not {type(at).__name__}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import NodeTypeError, compose, show_name
+from ..errors import NodeTypeError, ShapeError, compose, show_name
 from ..graph.node import Node
 from ..graph.walk import toposort
 from ..lower.emit import lower
@@ -28,10 +28,14 @@ def values(nodes: Sequence[Node], at: Mapping[Node, Any]) -> dict[int, Any]:
     gates = [Gate(x.name if x.name is not None else f"number {i}", x.shape, x.dtype) for i, x in enumerate(inputs)]
     arrays = [g.check(a) for g, a in zip(gates, at.values(), strict=True)]
     for g, a in zip(gates, arrays, strict=True):
-        if len(g.shape) != a.ndim:
+        if len(g.shape) != a.ndim or any(isinstance(size, int) and size != real for size, real in zip(g.shape, a.shape, strict=True)):
             raise g.wrong_shape(a.shape)
     bindings: dict[str, int] = {}
-    match_shapes([(g.shape, a.shape) for g, a in zip(gates, arrays, strict=True)], bindings)
+    try:
+        match_shapes([(g.shape, a.shape) for g, a in zip(gates, arrays, strict=True)], bindings)
+    except ShapeError as error:
+        seen = ", ".join(f"{show_name(g.name, 40)} {list(a.shape)}" for g, a in zip(gates, arrays, strict=True))
+        raise ShapeError(f"trace: {error}\n  given   {seen}") from None
     unique = list({id(n): n for n in nodes}.values())
     outputs, leaves = unique, inputs
     if any(has_dims(n.shape) for n in toposort(unique)) or any(n.op.name == "dim" for n in toposort(unique)):
