@@ -6,9 +6,10 @@ import json
 import numpy as np
 import pytest
 
-from graphdiff.bench import contractions, streams  # noqa: F401  they fill WORKLOADS
+from graphdiff.bench import contractions, streams, trainers  # noqa: F401  they fill WORKLOADS
 from graphdiff.bench.peers import Missing, graphdiff
 from graphdiff.bench.run import names_of, run
+from graphdiff.bench.steps import STEPS
 from graphdiff.bench.worker import by_hand, compare, data, demand
 from graphdiff.bench.workload import WORKLOADS
 from graphdiff.errors import GraphdiffError
@@ -72,3 +73,33 @@ def test_bad_arguments_are_named():
     from graphdiff.bench.peers import graphdiff_words
     with pytest.raises(Missing, match="no_such_function"):
         graphdiff_words().no_such_function  # noqa: B018
+
+@pytest.mark.parametrize("name", list(STEPS))
+def test_training_step_agrees_with_its_numpy_form(name):
+    step = STEPS[name]
+    weights, batch = step.weights(), step.batch()
+    theirs = trainers.losses(trainers.numpy(step, weights, batch))
+    training = trainers.train("graphdiff", graphdiff(1), step, weights, batch, 1)
+    assert trainers.disagreement(trainers.losses(training), theirs, step.tolerance) == ""
+    # The updates move the loss by far more than the tolerance, or the comparison would not see a wrong gradient.
+    assert abs(theirs[-1] - theirs[0]) > 50 * step.tolerance * theirs[0]
+    assert training.planned > 0
+
+
+@pytest.mark.parametrize("name", ["xor_2_8_1_descent", "mlp_784_512_256_10_adam"])
+def test_a_wrong_gradient_shows_in_the_losses(name):
+    step = STEPS[name]
+    weights, batch = step.weights(), step.batch()
+    right = trainers.losses(trainers.numpy(step, weights, batch))
+
+    def wrong(*args):
+        loss, gradients = step.by_hand(*args)
+        return loss, [-g for g in gradients]
+    assert "loss of step 2" in trainers.disagreement(trainers.losses(trainers.numpy(step._replace(by_hand=wrong), weights, batch)), right,
+                                                     step.tolerance)
+
+
+def test_memory_of_a_call_is_measured():
+    if trainers.growth(lambda: None) is None:
+        pytest.skip("the system does not say")
+    assert trainers.growth(lambda: np.ones(4_000_000)) > 24e6 > 4e6 > trainers.growth(lambda: None)

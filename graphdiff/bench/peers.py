@@ -23,6 +23,7 @@ class Peer(NamedTuple):
     version: str
     # call(build, arrays, fixed, cotangent or None): value, or value and gradients to the arrays
     call: Callable[[Any, Sequence[Any], Sequence[Any], Any], Call]
+    words: Any      # the vocabulary m
 
 
 class _Words:
@@ -73,7 +74,7 @@ def graphdiff(threads: int, bound: bool = True) -> Peer:
         if bound:
             return f.bind(*values)
         return lambda: f(*values)
-    return Peer("graphdiff", gd.__version__, call)
+    return Peer("graphdiff", gd.__version__, call, m)
 
 
 # -- autograd -------------------------------------------------------------------------------------------------------------
@@ -117,7 +118,7 @@ def autograd(threads: int) -> Peer:
             vjp, y = both(*arrays)
             return [y, *vjp(cotangent)]
         return run
-    return Peer("autograd", version("autograd"), call)
+    return Peer("autograd", version("autograd"), call, m)
 
 
 # -- PyTorch --------------------------------------------------------------------------------------------------------------
@@ -161,7 +162,7 @@ def torch(threads: int, compiled: bool = False) -> Peer:
             y = g(*xs)
             return [y, *th.autograd.grad(y, xs, seed)]
         return both
-    return Peer("torch.compile" if compiled else "torch", th.__version__, call)
+    return Peer("torch.compile" if compiled else "torch", th.__version__, call, m)
 
 
 # -- JAX ------------------------------------------------------------------------------------------------------------------
@@ -224,7 +225,7 @@ def jax(threads: int) -> Peer:
             return [y, *vjp(seed)]
         both = jx.jit(pair)
         return lambda: jx.block_until_ready(both(xs, constants, seed))
-    return Peer("jax", jx.__version__, call)
+    return Peer("jax", jx.__version__, call, m)
 
 
 # -- PyTensor -------------------------------------------------------------------------------------------------------------
@@ -252,7 +253,7 @@ def pytensor(threads: int) -> Peer:
             values.append(cotangent)
         f = pt.function(inputs, outputs, on_unused_input="ignore", trust_input=True)
         return lambda: f(*values)
-    return Peer("pytensor", pt.__version__, call)
+    return Peer("pytensor", pt.__version__, call, m)
 
 
 # -- CasADi: graphs of scalars -------------------------------------------------------------------------------------------
@@ -283,7 +284,7 @@ def casadi(threads: int) -> Peer:
             run()
             return results if alive else None
         return again
-    return Peer("casadi", ca.__version__, call)
+    return Peer("casadi", ca.__version__, call, m)
 
 
 MAKERS: dict[str, Callable[[int], Peer]] = {"autograd": autograd, "torch": torch, "torch.compile": lambda threads: torch(threads, True),
