@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from graphdiff.bench import contractions, streams, trainers  # noqa: F401  they fill WORKLOADS
+from graphdiff.bench import contractions, models, streams, trainers  # noqa: F401  they fill WORKLOADS
 from graphdiff.bench.peers import Missing, graphdiff
 from graphdiff.bench.run import names_of, run
 from graphdiff.bench.steps import STEPS

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 Call = Callable[[], Any]
+COLUMNS = "columns"      # in the place of a cotangent: one reverse pass for each column of the value
 
 
 class Missing(Exception):
@@ -21,7 +22,7 @@ class Missing(Exception):
 class Peer(NamedTuple):
     name: str
     version: str
-    # call(build, arrays, fixed, cotangent or None): value, or value and gradients to the arrays
+    # call(build, arrays, fixed, cotangent, COLUMNS or None): value, or value and gradients to the arrays
     call: Callable[[Any, Sequence[Any], Sequence[Any], Any], Call]
     words: Any      # the vocabulary m
 
@@ -38,6 +39,17 @@ class _Words:
             if hasattr(module, name):
                 return getattr(module, name)
         raise Missing(name)
+
+
+def _seeds(y: Any, cotangent: Any) -> list[Any]:
+    """The cotangents of all reverse passes, as NumPy arrays."""
+    if cotangent is not COLUMNS:
+        return [cotangent]
+    import numpy as np
+    seeds = [np.zeros(y.shape) for _ in range(y.shape[1])]
+    for k, seed in enumerate(seeds):
+        seed[:, k] = 1
+    return seeds
 
 
 def _padding(p: int, n: int) -> list[tuple[int, int]]:
@@ -65,7 +77,9 @@ def graphdiff(threads: int, bound: bool = True) -> Peer:
         constants = [gd.input(f"c{i}", a.shape, a.dtype) for i, a in enumerate(fixed)]
         y = build(m, *xs, *constants)
         inputs, outputs, values = [*xs, *constants], [y], [*arrays, *fixed]
-        if cotangent is not None:
+        if cotangent is COLUMNS:
+            outputs += [g for k in range(y.shape[1]) for g in gd.grad(gd.sum(y[:, k]), xs)]
+        elif cotangent is not None:
             g = gd.input("g", cotangent.shape, cotangent.dtype)
             outputs += gd.grad(y, xs, cotangent=g)
             inputs.append(g)
@@ -104,6 +118,7 @@ def autograd(threads: int) -> Peer:
                 + anp.reshape(beta, shape))
 
     m = _Words(anp, softmax=softmax, sigmoid=sigmoid, relu=lambda x: anp.maximum(x, 0), layer_norm=layer_norm, batch_norm=batch_norm,
+               softplus=lambda x: anp.logaddexp(0.0, x), logsumexp=special.logsumexp,
                gelu=lambda x: 0.5 * x * (1 + special.erf(x * 0.7071067811865476)), take=lambda x, i: x[i],
                cross_entropy=lambda x, t: anp.mean(special.logsumexp(x, axis=1) - x[anp.arange(len(t)), t]))
 
@@ -116,7 +131,7 @@ def autograd(threads: int) -> Peer:
 
         def run() -> Any:
             vjp, y = both(*arrays)
-            return [y, *vjp(cotangent)]
+            return [y, *(g for c in _seeds(y, cotangent) for g in vjp(c))]
         return run
     return Peer("autograd", version("autograd"), call, m)
 
@@ -137,7 +152,8 @@ def torch(threads: int, compiled: bool = False) -> Peer:
     def total(x: Any, axis: Any = None) -> Any:
         return th.sum(x) if axis is None else th.sum(x, dim=axis)
 
-    m = _Words(th, sum=total, conv=conv, conv_transpose=transposed, max_pool=F.max_pool2d,
+    m = _Words(th, sum=total, stack=lambda xs, axis: th.stack(xs, dim=axis), softplus=F.softplus,
+               logsumexp=lambda x, axis: th.logsumexp(x, dim=axis), conv=conv, conv_transpose=transposed, max_pool=F.max_pool2d,
                softmax=lambda x, axis=-1: th.softmax(x, dim=axis), gelu=F.gelu,
                take=lambda x, i: F.embedding(i, x), layer_norm=lambda x, g, b: F.layer_norm(x, x.shape[-1:], g, b),
                batch_norm=lambda x, g, b: F.batch_norm(x, None, None, g, b, training=True),
@@ -156,6 +172,11 @@ def torch(threads: int, compiled: bool = False) -> Peer:
                 with th.inference_mode():
                     return g(*xs)
             return value
+        if cotangent is COLUMNS:
+            def rows() -> Any:
+                y = g(*xs)
+                return [y, *(d for k in range(y.shape[1]) for d in th.autograd.grad(y[:, k].sum(), xs, retain_graph=k + 1 < y.shape[1]))]
+            return rows
         seed = th.from_numpy(cotangent)
 
         def both() -> Any:
@@ -218,11 +239,11 @@ def jax(threads: int) -> Peer:
         if cotangent is None:
             value = jx.jit(lambda xs, constants: f(*xs, *constants))
             return lambda: jx.block_until_ready(value(xs, constants))
-        seed = jnp.asarray(cotangent)
+        seed = None if cotangent is COLUMNS else jnp.asarray(cotangent)
 
         def pair(xs: Any, constants: Any, seed: Any) -> Any:
             y, vjp = jx.vjp(lambda *xs: f(*xs, *constants), *xs)
-            return [y, *vjp(seed)]
+            return [y, *(g for c in ([seed] if seed is not None else _seeds(y, COLUMNS)) for g in vjp(c))]
         both = jx.jit(pair)
         return lambda: jx.block_until_ready(both(xs, constants, seed))
     return Peer("jax", jx.__version__, call, m)
@@ -246,7 +267,9 @@ def pytensor(threads: int) -> Peer:
         constants = [tt.constant(a) for a in fixed]
         y = build(m, *xs, *constants)
         outputs, inputs, values = [y], list(xs), list(arrays)
-        if cotangent is not None:
+        if cotangent is COLUMNS:
+            outputs += [g for k in range(y.type.shape[1]) for g in pt.grad(y[:, k].sum(), xs, disconnected_inputs="ignore")]
+        elif cotangent is not None:
             g = tt.tensor(dtype=cotangent.dtype, shape=cotangent.shape)
             outputs += pt.grad(None, xs, known_grads={y: g}, disconnected_inputs="ignore")
             inputs.append(g)
@@ -261,29 +284,41 @@ def pytensor(threads: int) -> Peer:
 def casadi(threads: int) -> Peer:
     import casadi as ca
     import numpy as np
-    m = _Words(ca)
+    m = _Words(ca, stack=lambda xs, axis: ca.horzcat(*xs))
 
-    def call(build: Any, arrays: Sequence[Any], fixed: Sequence[Any], cotangent: Any) -> Call:
-        if any(a.ndim for a in arrays) or fixed or any(a.dtype != np.float64 for a in arrays):
-            raise Missing("arrays")
-        xs = [ca.SX.sym(f"x{i}") for i in range(len(arrays))]
-        y = build(m, *xs)
-        outputs = [y] if cotangent is None else [y, *(ca.jtimes(y, x, ca.SX(float(cotangent)), True) for x in xs)]
-        f = ca.Function("f", xs, outputs)
-        # Prepared buffers: the cheapest way to call a function of CasADi.
+    def buffered(f: Any, arrays: Sequence[Any], outs: Sequence[Any], results: Any) -> Call:
+        """With prepared buffers: the cheapest way to call a function of CasADi."""
         buffer, run = f.buffer()
-        ins, outs = [np.array([float(a)]) for a in arrays], [np.zeros(1) for _ in outputs]
-        for i, a in enumerate(ins):
-            buffer.set_arg(i, memoryview(a))      # type: ignore[arg-type]
+        for i, a in enumerate(arrays):
+            buffer.set_arg(i, memoryview(a))
         for i, a in enumerate(outs):
-            buffer.set_res(i, memoryview(a))      # type: ignore[arg-type]
-        alive = f, buffer, ins      # run() reads their memory and does not hold them
-        results = [a[0:1].reshape(()) for a in outs]
+            buffer.set_res(i, memoryview(a))
+        alive = f, buffer, arrays      # run() reads their memory and does not hold them
 
         def again() -> Any:
             run()
             return results if alive else None
         return again
+
+    def by_rows(build: Any, arrays: Sequence[Any], fixed: Sequence[Any]) -> Call:
+        """The graph of one row, mapped over all."""
+        every = [*arrays, *fixed]
+        xs = [ca.SX.sym(f"x{i}", 1, a.shape[1]) for i, a in enumerate(every)]
+        y = build(m, *xs)
+        outputs = [y, *(ca.jtimes(y[k], x, ca.SX(1), True) for k in range(y.shape[1]) for x in xs[:len(arrays)])]
+        outs = [np.zeros((len(arrays[0]), o.shape[1])) for o in outputs]
+        return buffered(ca.Function("f", xs, outputs).map(len(arrays[0])), every, outs, outs)
+
+    def call(build: Any, arrays: Sequence[Any], fixed: Sequence[Any], cotangent: Any) -> Call:
+        if cotangent is COLUMNS:
+            return by_rows(build, arrays, fixed)
+        if any(a.ndim for a in arrays) or fixed or any(a.dtype != np.float64 for a in arrays):
+            raise Missing("arrays")
+        xs = [ca.SX.sym(f"x{i}") for i in range(len(arrays))]
+        y = build(m, *xs)
+        outputs = [y] if cotangent is None else [y, *(ca.jtimes(y, x, ca.SX(float(cotangent)), True) for x in xs)]
+        outs = [np.zeros(1) for _ in outputs]
+        return buffered(ca.Function("f", xs, outputs), [np.array([float(a)]) for a in arrays], outs, [a[0:1].reshape(()) for a in outs])
     return Peer("casadi", ca.__version__, call, m)
 
 

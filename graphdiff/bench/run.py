@@ -58,12 +58,14 @@ def _environment(threads: int, warm: bool) -> None:
 
 
 def names_of(wanted: Sequence[str]) -> list[str]:
-    """Workloads whose name contains one of the words; all when there are none."""
-    from . import contractions, streams  # noqa: F401  they fill WORKLOADS
+    """Workloads and training steps whose name contains one of the words; all when there are none."""
+    from . import contractions, models, streams  # noqa: F401  they fill WORKLOADS
+    from .steps import STEPS
     from .workload import WORKLOADS
-    found = [n for n in WORKLOADS if not wanted or any(w in n for w in wanted)]
+    names = [*WORKLOADS, *STEPS]
+    found = [n for n in names if not wanted or any(w in n for w in wanted)]
     if not found:
-        raise GraphdiffError(f"bench: no benchmark is called like {', '.join(wanted)}; there are: {', '.join(WORKLOADS)}")
+        raise GraphdiffError(f"bench: no benchmark is called like {', '.join(wanted)}; there are: {', '.join(names)}")
     return found
 
 
@@ -80,13 +82,22 @@ def _libraries(against: Sequence[str]) -> list[str]:
     return chosen
 
 
-def _row(libraries: list[Library], name: str, gradients: bool, seconds: float) -> dict[str, Any]:
+def _kinds(name: str) -> tuple[str, ...]:
+    """The rows of a benchmark: "f" for the value, "fb" with gradients, "step" for a training step."""
+    from .workload import WORKLOADS
+    if name not in WORKLOADS:
+        return ("step",)
+    w = WORKLOADS[name]
+    return (*(["f"] if w.forward is not None else []), *(["fb"] if w.backward is not None else []))
+
+
+def _row(libraries: list[Library], name: str, kind: str, seconds: float) -> dict[str, Any]:
     """One row: every library that has the words for it and agrees with NumPy, timed in turn."""
-    row: dict[str, Any] = {"name": f"{name} {'fb' if gradients else 'f'}", "samples_us": {}, "notes": {}}
+    row: dict[str, Any] = {"name": f"{name} {kind}", "samples_us": {}, "notes": {}, "memory_bytes": {}}
     able = []
     for library in list(libraries):
         try:
-            trouble, why = library.ask("row", name, gradients, seconds / _ROUNDS)
+            trouble, why, memory = library.ask("row", name, kind, seconds / _ROUNDS)
         except GraphdiffError as error:
             if library.name == "graphdiff":
                 raise
@@ -97,6 +108,8 @@ def _row(libraries: list[Library], name: str, gradients: bool, seconds: float) -
             row["notes"][library.name] = f"{trouble}: {why}"
         else:
             able.append(library)
+            if memory:
+                row["memory_bytes"][library.name] = memory
             row["samples_us"][library.name] = []
     if "graphdiff" not in row["samples_us"]:
         able = []
@@ -135,14 +148,14 @@ def _limits(threads: int) -> dict[str, float]:
     return limits
 
 
-def _share(name: str, gradients: bool, us: float, limits: dict[str, float]) -> str:
+def _share(name: str, kind: str, us: float, limits: dict[str, float]) -> str:
     """Share of the machine's own peak: of multiply-adds, or of the copying speed by the bytes that must move at least."""
     from .worker import demand
     from .workload import WORKLOADS
-    w = WORKLOADS[name]
-    if not w.bound:
+    w = WORKLOADS.get(name)
+    if w is None or not w.bound:
         return ""
-    amount, itemsize = demand(w, gradients)
+    amount, itemsize = demand(w, kind == "fb")
     if w.bound == "bytes":
         return f"{amount / us / 1e3 / limits['copy_gbytes']:.0%} of copy"
     return f"{amount / us / 1e3 / limits['f64_gflops' if itemsize == 8 else 'f32_gflops']:.0%} of peak"
@@ -162,7 +175,6 @@ def run(names: Sequence[str], against: Sequence[str], threads: int, save: str | 
     import numpy as np
 
     from ..runtime import native
-    from .workload import WORKLOADS
     limits = _limits(threads)
     libraries = [Library(n, threads) for n in peers]
     machine = {"cpu": cpu(), "isa": native.isa(), "threads": threads, "python": platform.python_version(), "numpy": np.__version__,
@@ -176,13 +188,11 @@ def run(names: Sequence[str], against: Sequence[str], threads: int, save: str | 
     rows = []
     try:
         for name in chosen:
-            for gradients in (False, True):
-                if gradients and WORKLOADS[name].backward is None:
-                    continue
-                row = _row(libraries, name, gradients, seconds)
+            for kind in _kinds(name):
+                row = _row(libraries, name, kind, seconds)
                 ours = row["median_us"].get("graphdiff")
                 if ours is not None:
-                    row["machine_share"] = _share(name, gradients, ours, limits)
+                    row["machine_share"] = _share(name, kind, ours, limits)
                 rows.append(row)
                 _print(row, libraries)
     finally:
@@ -208,9 +218,16 @@ def _print(row: dict[str, Any], libraries: Sequence[Library]) -> None:
     ratio = f"{min(others) / ours:>10.2f}x" if ours and others else f"{'':>11}"
     spread = max(((max(s) - min(s)) / statistics.median(s) for s in row["samples_us"].values() if s), default=0.0)
     print(f"{row['name']:<32}{cells}{ratio}{spread:>7.0%}  {row.get('machine_share', '')}", flush=True)
+    if row["memory_bytes"]:
+        print("    memory of a step, MB: " + ", ".join(f"{n} {_memory(m)}" for n, m in row["memory_bytes"].items()))
     for n, why in row["notes"].items():
         if why.startswith("wrong"):
             print(f"    {n} NOT TIMED, its results disagree with NumPy's: {why[7:]}")
+
+
+def _memory(m: dict[str, int]) -> str:
+    """Growth of the resident set over a step, and what the program asks for where it says."""
+    return " ".join(f"{m[k] / 2 ** 20:.1f}{text}" for k, text in (("growth", ""), ("planned", " planned")) if k in m)
 
 
 def _time(us: float) -> str:

@@ -10,16 +10,21 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from .peers import MAKERS, Missing, as_numpy, graphdiff
+from .peers import COLUMNS, MAKERS, Missing, as_numpy, graphdiff
+from .steps import STEPS
+from .trainers import disagreement, growth, losses, train
+from .trainers import numpy as by_hand_step
 from .workload import WORKLOADS, Workload, normal
 
 
 def data(w: Workload, gradients: bool) -> tuple[Sequence[Any], Sequence[Any], Any]:
-    """Arrays, fixed arrays and the cotangent (None when only the value is wanted) of a workload."""
+    """Arrays, fixed arrays and the cotangent of a workload: None when only the value is wanted, COLUMNS for a Jacobian."""
     import numpy as np
     arrays, fixed = list(w.arrays()), list(w.fixed())
     if not gradients:
         return arrays, fixed, None
+    if w.columns:
+        return arrays, fixed, COLUMNS
     assert w.forward is not None
     y = np.asarray(w.forward(*arrays, *fixed))
     return arrays, fixed, np.asarray(normal(*y.shape, seed=99), y.dtype)
@@ -98,11 +103,29 @@ def _prepare(library: str, peer: Any, name: str, gradients: bool) -> tuple[Any, 
     return (None, "wrong", wrong) if wrong else (call, "", "")
 
 
+def _prepare_step(library: str, peer: Any, name: str, threads: int) -> tuple[Any, str, str, dict[str, int]]:
+    """(call, "", "", bytes of memory) or (None, "missing" or "wrong", why, {})."""
+    step = STEPS[name]
+    weights, batch = step.weights(), step.batch()
+    try:
+        training = train(library, peer, step, weights, batch, threads)
+        mine = losses(training)
+        wrong = "" if peer is None else disagreement(mine, losses(by_hand_step(step, weights, batch)), step.tolerance)
+        memory = {"growth": growth(training.again()), "planned": training.planned}
+    except Missing as error:
+        return None, "missing", f"no word for {error}", {}
+    except Exception as error:
+        return None, "missing", f"{type(error).__name__}: {error}"[:200], {}
+    if wrong:
+        return None, "wrong", wrong, {}
+    return training.call, "", "", {k: v for k, v in memory.items() if v is not None}
+
+
 def serve(pipe: Any, library: str, threads: int) -> None:
-    """Answers ("row", name, gradients), ("sample", seconds) and ("peak", dtype)."""
+    """Answers ("row", name, "f", "fb" or "step", seconds a sample) by (trouble, why, memory) and ("sample",) by microseconds."""
     import numpy as np
 
-    from . import contractions, streams  # noqa: F401  they fill WORKLOADS
+    from . import contractions, models, streams  # noqa: F401  they fill WORKLOADS
     peer = None if library == "numpy" else graphdiff(threads) if library == "graphdiff" else MAKERS[library](threads)
     pipe.send(("ready", np.__version__ if peer is None else peer.version))
     call: Any = None
@@ -115,12 +138,16 @@ def serve(pipe: Any, library: str, threads: int) -> None:
         if message[0] == "row":
             call = None
             gc.collect()
-            call, trouble, why = _prepare(library, peer, message[1], message[2])
+            memory: dict[str, int] = {}
+            if message[2] == "step":
+                call, trouble, why, memory = _prepare_step(library, peer, message[1], threads)
+            else:
+                call, trouble, why = _prepare(library, peer, message[1], message[2] == "fb")
             if call is not None:
                 microseconds(call, 2)
                 once = max(min(microseconds(call, 1) for _ in range(3)), 0.02)
                 number = max(1, int(message[3] * 1e6 / once))
-            pipe.send((trouble, why))
+            pipe.send((trouble, why, memory))
         elif message[0] == "sample":
             gc.disable()
             pipe.send(microseconds(call, number))

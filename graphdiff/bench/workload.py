@@ -12,6 +12,8 @@ class Workload(NamedTuple):
 
     build(m, *arrays, *fixed): one expression in a library's vocabulary m (peers.py).
     forward(*arrays, *fixed), backward(g, *arrays, *fixed) -> [value, *gradients]: by hand in NumPy, the way one would write it.
+    columns: the value is [n, k] and every row of it depends on the same row of the arrays; fb is then the value and, for
+    each of the k columns, the derivatives to every array: a Jacobian by rows.
     bound: "flops" or "bytes": what limits it, so that the table can name the share of the machine's own peak.
     """
 
@@ -23,6 +25,7 @@ class Workload(NamedTuple):
     fixed: Callable[[], Sequence[Any]] = lambda: ()
     bound: str = ""
     tolerance: float = 2e-4
+    columns: bool = False
 
 
 WORKLOADS: dict[str, Workload] = {}
