@@ -555,6 +555,7 @@ def every_op() -> dict[str, gd.Node]:
     from graphdiff.graph.build import make
     from graphdiff.graph.opdef import REGISTRY
     from graphdiff.graph.walk import toposort
+    from graphdiff.ops import sequence
     a, b, v, k = gd.input("a", (2, 3)), gd.input("b", (2, 3)), gd.input("v", (4,)), gd.random.key(1)
     image, kernel = gd.input("image", (1, 2, 6, 6)), gd.input("kernel", (3, 2, 3, 3))
     i, p, q = gd.input("i", (2,), "int64"), gd.input("p", (2, 3), "int64"), gd.input("q", (2, 3), "bool")
@@ -572,6 +573,11 @@ def every_op() -> dict[str, gd.Node]:
              (4,), "int64"), 2), gd.grad(gd.sum(gd.sort(v)), v), gd.grad(gd.sum(a[:, 1:]), a), gd.grad(gd.sum(gd.diagonal(a)), a), a[i, i],
              gd.where(q, a, b), a.astype("float32"), a ** 2.0, a ** 5.0, gd.random.split(k), make(REGISTRY["recurrence"], (v, v), (0, False)),
              make(REGISTRY["random_bits"], (k,), ((3,), np.dtype("int64")))]
+    steps = gd.input("steps", (2, 2, 3))
+    w, u = [{g: gd.input(f"{name}{g}", (3, 3 * g)) for g in (1, 3, 4)} for name in "wu"]
+    for y in (gd.attention(a, a, a), sequence.rnn(steps, None, w[1], u[1]), sequence.gru(steps, None, w[3], u[3]),
+              sequence.lstm(steps, None, None, w[4], u[4])[0]):
+        nodes.append(gd.grad(gd.sum(y), a if y.ndim == 2 else steps))
     found: dict[str, gd.Node] = {}
     for node in nodes:
         for m in toposort([node]):
