@@ -2,17 +2,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from .errors import NodeTypeError
-from .graph.build import CONTEXT
+from .graph.build import CONTEXT, located
+
+
+def scope(name: str) -> AbstractContextManager[None]:
+    """Nodes made inside belong to a group of this name; scopes nest."""
+    if not isinstance(name, str):
+        raise located(NodeTypeError(f"a name is a str, not {type(name).__name__}"), "scope")
+    return _inside(name)
 
 
 @contextmanager
-def scope(name: str) -> Iterator[None]:
-    """Nodes made inside belong to a group of this name; scopes nest."""
-    if not isinstance(name, str):
-        raise NodeTypeError(f"scope: a name is a str, not {type(name).__name__}")
+def _inside(name: str) -> Iterator[None]:
     before = CONTEXT.scope
     CONTEXT.scope = f"{before}/{name}" if before else name
     try:

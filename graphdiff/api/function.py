@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -53,6 +54,7 @@ class Function:
         roots = [*self.outputs, *[n for _, n in self.updates]]
         order = toposort(roots, stop={id(x) for x in self.inputs})
         self._check_inputs(order)
+        self._state = [v._attrs[0] for v in {id(v): v for v in [*order, *[v for v, _ in self.updates]] if v.op.name == "variable"}.values()]
         self._gates = [Gate(x.name if x.name is not None else f"number {i}", x.shape, x.dtype) for i, x in enumerate(self.inputs)]
         self._cache: OrderedDict[Any, Loaded] = OrderedDict()
         self._lock = threading.Lock()
@@ -199,7 +201,7 @@ class Function:
             if not t.flags.writeable:
                 raise ShapeError(f"{name}: the array is read-only")
         arrays = [a for a in args if isinstance(a, np.ndarray)]
-        state = [v._attrs[0].array for v in toposort([*self.outputs, *[n for _, n in self.updates]]) if v.op.name == "variable"]
+        state = [v.array for v in self._state]
         for i, t in enumerate(targets):
             for j in range(i):
                 if np.may_share_memory(t, targets[j]) and np.shares_memory(t, targets[j], max_work=-1):
@@ -302,7 +304,7 @@ def _rebuild(nodes: list[Node], n_in: int, keys: Any, n_out: int, threads: int, 
 class Bound:
     """A function with its arrays fixed. Calling it runs the program; `outputs` are the arrays it writes."""
 
-    __slots__ = ("_args", "_c", "_fault", "_held", "_loaded", "_locks", "_run", "_workspace", "arguments", "function", "outputs")
+    __slots__ = ("_args", "_c", "_fault", "_guards", "_held", "_loaded", "_locks", "_run", "_workspace", "arguments", "function", "outputs")
 
     def __init__(self, function: Function, loaded: Loaded, arrays: list[Any], out: Any) -> None:
         from ..runtime import native
@@ -322,6 +324,8 @@ class Bound:
         self._held = [native.from_buffer(a) for a in [*arrays, *results]]
         for number, buffer in enumerate(self._held, FIRST):
             w.bases[number] = buffer
+        # An array that something refers to weakly refuses resize(refcheck=False), which would free the memory pointed to.
+        self._guards = [weakref.ref(a) for a in [*arrays, *results]]
         keys = function.keys
         self.outputs = results[0] if keys is None else tuple(results) if keys is tuple else dict(zip(keys, results, strict=True))
         self._loaded, self._locks = loaded, bool(loaded.locks)

@@ -61,10 +61,11 @@ class View:
 
     def slice(self, starts: Any, steps: Any, sizes: Any) -> View:
         """Elements start, start + step, ... of every axis. A start outside an empty axis does not move the pointer."""
+        # A step of an axis of one element leads nowhere, and may be larger than any stride.
+        strides = [s * t if n > 1 else s for n, s, t in zip(sizes, self.strides, steps, strict=True)]
         if 0 in sizes:
-            return self.with_layout(sizes, [s * t for s, t in zip(self.strides, steps, strict=True)])
-        shift = sum(a * s for a, s in zip(starts, self.strides, strict=True))
-        return self.with_layout(sizes, [s * t for s, t in zip(self.strides, steps, strict=True)], shift)
+            return self.with_layout(sizes, strides)
+        return self.with_layout(sizes, strides, sum(a * s for a, s in zip(starts, self.strides, strict=True)))
 
     def broadcast(self, shape: Any) -> View:
         """NumPy's broadcasting: missing leading axes and axes of size 1 get stride 0."""

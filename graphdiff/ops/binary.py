@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import BOOL
-from ..errors import DTypeError
-from ..graph.build import as_node, located, make
+from ..errors import DTypeError, ShapeError
+from ..graph.build import located, make, public
 from ..graph.node import Node
 from ..graph.opdef import MINUS_ONE, ONE, ZERO, OpDef, register
 from ..specs import broadcast, check_shape
 from . import special
-from .families import Binary, _infer_binary, binary, cast, pair
+from .families import MISSING, Binary, _infer_binary, binary, cast, lift, misfit, operands, pair
 from .unary import log, logical_not, reciprocal, sigmoid, sign, square, trunc_, unary
 
 add = binary("add", "x + y", np.add, (ONE, ONE), kind="any", ulp=0, symbol="+", latex="{0} + {1}")
@@ -185,8 +185,12 @@ sinc_derivative: Binary = binary("sinc_derivative", "the x-th derivative of sinc
                          (ZERO, lambda n, x, z: sinc_derivative(n + 1.0, x)), domain=((1, 1), (-2, 2)), ulp=64)
 
 
+@public
 def polygamma(n: Any, x: Any) -> Node:
     """The n-th derivative of digamma at x: n a whole number >= 0, x > 0 (n = 0 is digamma itself)."""
+    orders = np.asarray(n._attrs[0] if isinstance(n, Node) and n.op.name == "constant" else 0 if isinstance(n, Node) else n)
+    if orders.dtype.kind not in "biuf" or not np.all((orders >= 0) & (orders == np.floor(orders))):
+        raise ShapeError(f"n must be whole numbers, at least 0, not {n!r}")
     return _poly(n, x)
 
 
@@ -234,15 +238,17 @@ WHERE = register(OpDef("where", "x where the condition holds, else y", _where_in
                        vjp=_where_vjp, jvp=_where_jvp, symbol="where", ulp=0))
 
 
-def where(condition: Any, x: Any, y: Any) -> Node:
+def where(condition: Any, x: Any = MISSING, y: Any = MISSING) -> Node:
     """x where the condition is true (nonzero), else y; the branch not taken never touches the derivative.
 
     Shapes broadcast. The cotangent of each branch is the incoming one, 0 where the other branch is taken.
     """
-    c = as_node(condition)
+    if y is MISSING:
+        raise misfit("where", 3, 1 if x is MISSING else 2)
+    c = lift(condition, "where")
     if c.dtype is not BOOL:
         c = not_equal(c, 0)
-    x, y = pair(x, y)
+    x, y = operands(x, y, "where")
     return make(WHERE, (c, x, y))
 
 

@@ -213,6 +213,9 @@ def _conv_lower(kernel: str) -> Callable[..., Any]:
             _product(ctx, kernel, a, b, out)
             return out
         a, b = _three(ctx, a), _three(ctx, b)
+        # One result has no next one: the stride means nothing, but conv_input would make a sweep for each of its phases.
+        results = {"conv": node, "conv_input": node.inputs[0], "conv_weight": node.inputs[1]}[kernel].shape[2:]
+        stride = [s if n > 1 else 1 for s, n in zip(stride, results, strict=True)]
         options = [*_fill(stride, 1), *_fill([lo for lo, _ in padding], 0), *_fill(dilation, 1), groups]
         ctx.emit(kernel, _three(ctx, out), [a, b], options)
         return out
@@ -251,8 +254,8 @@ def _each(value: Any, n: int, what: str, least: int = 1) -> tuple[int, ...]:
             raise NodeTypeError(f"{what} is a whole number, or one an axis, not {type(v).__name__}")
         if v < least:
             raise ShapeError(f"{what} must be at least {least}, not {v}")
-        if v >= 2**62:        # kernels count in 64 bits
-            raise ShapeError(f"{what} {v} is too large")
+        if v >= 2**31:        # kernels take products of these with sizes, up to 2**52; no array needs more
+            raise ShapeError(f"{what} {v} is too large, the limit is 2**31 - 1")
     return tuple(int(v) for v in values)
 
 

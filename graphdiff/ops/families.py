@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import BOOL, FLOAT64, PROMOTE, as_dtype, float_of, weak
-from ..errors import DTypeError, GraphdiffError
+from ..errors import DTypeError, GraphdiffError, NodeTypeError
 from ..graph.build import as_node, located, make, public, scalar
 from ..graph.node import Node
 from ..graph.opdef import ZERO, OpDef, register
 from ..specs import broadcast, check_shape
 
 NUMBER = (float, int, bool)
+MISSING: Any = type("Missing", (), {"__repr__": lambda self: "an operand that was not given"})()
 
 
 Unary = Callable[[Any], Node]           # the public function of an elementwise op
@@ -74,10 +75,21 @@ def lift(x: Any, what: str) -> Node:
     """The operand of the function `what` as a node, or an error that names the function and the user's line."""
     if isinstance(x, Node):
         return x
+    if x is MISSING:
+        raise misfit(what, 1, 0)
     try:
         return as_node(x)
     except (GraphdiffError, OverflowError) as error:
         raise located(error, what) from None
+
+
+def misfit(what: str, needed: int, given: int) -> Exception:
+    """The error for a call with a wrong number of operands.
+
+    Elementwise functions take `*more` and count themselves: a decorator around each would make building a third slower.
+    """
+    error: Exception = located(NodeTypeError(f"takes {needed} operand{'s' if needed != 1 else ''}, {given} given"), what)
+    return error
 
 
 def operands(a: Any, b: Any, what: str) -> tuple[Node, Node]:
@@ -85,6 +97,8 @@ def operands(a: Any, b: Any, what: str) -> tuple[Node, Node]:
     try:
         return pair(a, b)
     except (GraphdiffError, OverflowError) as error:
+        if b is MISSING:
+            raise misfit(what, 2, 0 if a is MISSING else 1) from None
         raise located(error, what, (a, b)) from None
 
 
@@ -129,7 +143,14 @@ def _finish(function: Callable[..., Any], op: OpDef, doc: str | None) -> Callabl
     function.__name__ = function.__qualname__ = op.name
     function.__doc__ = doc or _doc(op)
     function.op = op          # type: ignore[attr-defined]
+    function.__wrapped__ = _one if op.arity == 1 else _two          # type: ignore[attr-defined]   # what signatures and help show
     return function
+
+
+def _one(x: Any) -> Any: ...
+
+
+def _two(x: Any, y: Any) -> Any: ...
 
 
 def unary(name: str, formula: str, reference: Callable[..., Any], partial: Any = None, *, kind: str = "float",
@@ -144,26 +165,34 @@ def unary(name: str, formula: str, reference: Callable[..., Any], partial: Any =
                         family="elementwise", **facts))
 
     if kind in ("float", "ftest"):
-        def function(x: Any) -> Node:
+        def function(x: Any = MISSING, *more: Any) -> Node:
+            if more:
+                raise misfit(name, 1, 1 + len(more))
             if not isinstance(x, Node):
                 x = lift(x, name)
             if x.dtype.kind != "f":
                 x = cast(x, FLOAT64)
             return make(op, (x,))
     elif kind == "any":
-        def function(x: Any) -> Node:
+        def function(x: Any = MISSING, *more: Any) -> Node:
+            if more:
+                raise misfit(name, 1, 1 + len(more))
             x = lift(x, name)
             if x.dtype is BOOL:
                 raise located(DTypeError("not defined for bool"), name, (x,))
             return make(op, (x,))
     elif kind == "int":
-        def function(x: Any) -> Node:
+        def function(x: Any = MISSING, *more: Any) -> Node:
+            if more:
+                raise misfit(name, 1, 1 + len(more))
             x = lift(x, name)
             if x.dtype.kind == "f":
                 raise located(DTypeError(f"defined for integers and bool, not {x.dtype}"), name, (x,))
             return make(op, (x,))
     else:
-        def function(x: Any) -> Node:
+        def function(x: Any = MISSING, *more: Any) -> Node:
+            if more:
+                raise misfit(name, 1, 1 + len(more))
             return make(op, (lift(x, name),))
     return _finish(function, op, doc)
 
@@ -180,13 +209,17 @@ def binary(name: str, formula: str, reference: Callable[..., Any], partials: tup
                         family="elementwise", **facts))
 
     if kind == "float":
-        def function(x: Any, y: Any) -> Node:
+        def function(x: Any = MISSING, y: Any = MISSING, *more: Any) -> Node:
+            if more:
+                raise misfit(name, 2, 2 + len(more))
             x, y = operands(x, y, name)
             if x.dtype.kind != "f":
                 x, y = cast(x, FLOAT64), cast(y, FLOAT64)
             return make(op, (x, y))
     elif kind == "int":
-        def function(x: Any, y: Any) -> Node:
+        def function(x: Any = MISSING, y: Any = MISSING, *more: Any) -> Node:
+            if more:
+                raise misfit(name, 2, 2 + len(more))
             x, y = operands(x, y, name)
             if x.dtype.kind == "f":
                 raise located(DTypeError(f"defined for integers and bool, not {x.dtype}"), name, (x, y))
@@ -194,10 +227,14 @@ def binary(name: str, formula: str, reference: Callable[..., Any], partials: tup
                 raise located(DTypeError("not defined for two bools\nhint: use astype('int64')"), name, (x, y))
             return make(op, (x, y))
     elif bools:
-        def function(x: Any, y: Any) -> Node:
+        def function(x: Any = MISSING, y: Any = MISSING, *more: Any) -> Node:
+            if more:
+                raise misfit(name, 2, 2 + len(more))
             return make(op, operands(x, y, name))
     else:
-        def function(x: Any, y: Any) -> Node:
+        def function(x: Any = MISSING, y: Any = MISSING, *more: Any) -> Node:
+            if more:
+                raise misfit(name, 2, 2 + len(more))
             x, y = operands(x, y, name)
             if x.dtype is BOOL:
                 raise located(DTypeError("not defined for two bools\nhint: use logical_xor or astype('int64')"), name, (x, y))

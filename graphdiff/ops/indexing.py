@@ -379,6 +379,8 @@ def _slice(item: slice, n: Any) -> tuple[Any, int, Any]:
     if isinstance(stop, int) and stop < 0:
         stop = n + stop
     size = stop - start
+    if isinstance(size, int):
+        size = builtins.max(size, 0)
     return start, step, size if step == 1 else (size + step - 1) // step
 
 

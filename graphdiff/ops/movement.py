@@ -289,6 +289,9 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Node:
         return reshape_to(roll(reshape(x, -1), shift, 0), x.shape)
     axes = normalize_axes(axis, x.ndim) if isinstance(axis, (tuple, list)) else (normalize_axis(axis, x.ndim),)
     shifts = list(shift) if isinstance(shift, (tuple, list)) else [shift] * len(axes)
+    for s in shifts:
+        if isinstance(s, Node) or not (hasattr(s, "__index__") or isinstance(s, Dim)):
+            raise NodeTypeError(f"shift must be whole numbers, not {s!r}")
     if len(shifts) == 1:
         shifts *= len(axes)
     if len(shifts) != len(axes):
@@ -297,7 +300,7 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Node:
         n = x.shape[a]
         if isinstance(n, int) and n == 0:
             continue
-        k = int(s) % n
+        k = (s if isinstance(s, Dim) else s.__index__()) % n
         if isinstance(k, int) and k == 0:
             continue
         x = concatenate([cut(x, a, n - k, k), cut(x, a, 0, n - k)], a)
@@ -439,17 +442,21 @@ def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Node]:
     x = as_node(x)
     axis = normalize_axis(axis, x.ndim)
     n = x.shape[axis]
-    if not isinstance(n, int):
-        raise ShapeError(f"the size along axis {axis} ({n}) is known only when a function runs")
     if isinstance(indices_or_sections, (int, np.integer)):
         k = int(indices_or_sections)
         if k <= 0:
             raise ShapeError("the number of sections must be larger than 0")
-        sizes = [n // k + (i < n % k) for i in range(k)]
-        edges = np.cumsum([0, *sizes]).tolist()
-    else:
+        sizes = [(n + k - 1 - i) // k for i in range(k)]
+        edges = list(itertools.accumulate(sizes, initial=0))
+    elif isinstance(n, int):
         edges = [0, *[builtins.slice(None, int(i)).indices(n)[1] for i in indices_or_sections], n]
-    return [cut(x, axis, a, max(0, b - a)) for a, b in itertools.pairwise(edges)]
+    else:
+        edges = [0, *[i if isinstance(i, Dim) or i >= 0 else n + int(i) for i in indices_or_sections], n]
+    parts = []
+    for a, b in itertools.pairwise(edges):
+        size = b - a      # of a named axis it may turn out negative, which is an error where a function meets the arrays
+        parts.append(cut(x, axis, a, max(0, size) if isinstance(size, int) else size))
+    return parts
 
 
 @public
@@ -457,8 +464,13 @@ def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Node]:
     """As array_split, but a number of sections must divide the size."""
     x = as_node(x)
     n = x.shape[normalize_axis(axis, x.ndim)]
-    if isinstance(indices_or_sections, (int, np.integer)) and isinstance(n, int) and indices_or_sections > 0 and n % indices_or_sections:
-        raise ShapeError(f"{n} elements along axis {axis} do not divide into {indices_or_sections} equal parts")
+    if isinstance(indices_or_sections, (int, np.integer)) and indices_or_sections > 0:
+        if isinstance(n, int) and n % indices_or_sections:
+            raise ShapeError(f"{n} elements along axis {axis} do not divide into {indices_or_sections} equal parts")
+        if not isinstance(n, int):          # the reshape is where a size that does not divide is found
+            axis, k = normalize_axis(axis, x.ndim), int(indices_or_sections)
+            rows = reshape_to(x, (*x.shape[:axis], k, n // k, *x.shape[axis + 1:]))
+            return [reshape_to(cut(rows, axis, i, 1), (*x.shape[:axis], n // k, *x.shape[axis + 1:])) for i in range(k)]
     return array_split(x, indices_or_sections, axis)
 
 

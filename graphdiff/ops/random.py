@@ -148,8 +148,12 @@ def normal(key: Any, shape: Any = (), dtype: Any = "float64") -> Node:
 
 @public
 def bernoulli(key: Any, shape: Any = (), p: Any = 0.5) -> Node:
-    """bool, True with probability p."""
+    """bool, True with probability p: a number from 0 to 1, or numbers (also a node) that broadcast to shape."""
     from .binary import less
+    if not isinstance(p, Node):
+        ps = np.asarray(p)
+        if ps.dtype.kind not in "biuf" or not np.all((ps >= 0) & (ps <= 1)):
+            raise ShapeError(f"p must be from 0 to 1, not {p!r}")
     return less(make(UNIFORM, (_key(key),), (as_shape(shape), FLOAT64)), p)
 
 

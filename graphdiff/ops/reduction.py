@@ -167,6 +167,20 @@ def _axes(x: Node, axis: Any) -> tuple[int, ...]:
     return tuple(range(x.ndim)) if axis is None else tuple(sorted(normalize_axes(axis, x.ndim)))
 
 
+def _flag(keepdims: Any) -> bool:
+    if not isinstance(keepdims, (bool, np.bool_)) and keepdims not in (0, 1):
+        raise NodeTypeError(f"keepdims must be True or False, not {keepdims!r}")
+    return bool(keepdims)
+
+
+def _asked(dtype: Any) -> Any:
+    """The dtype a caller asks the result in: exactly that, or an error (an int8 would silently be an int64)."""
+    found = as_dtype(dtype)
+    if found != np.dtype(dtype).newbyteorder("="):
+        raise DTypeError(f"dtype={dtype!r} is not one of bool, uint8, int32, int64, float16, float32, float64")
+    return found
+
+
 def sum_axes(x: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
     """The sum primitive over normalised axes, in x's own dtype."""
     return make(SUM, (x,), (axes, keepdims)) if axes else x
@@ -175,7 +189,7 @@ def sum_axes(x: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
 def _accumulator(x: Node, dtype: Any = None) -> Node:
     """Sums and products of bools and small integers are int64, as NumPy's."""
     if dtype is not None:
-        return cast(x, as_dtype(dtype))
+        return cast(x, _asked(dtype))
     return cast(x, INT64) if x.dtype.kind in "biu" else x
 
 
@@ -184,28 +198,28 @@ def sum(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> 
     """The sum over axes (all by default). bool and integers give int64; an empty sum is 0."""
     x = _accumulator(as_node(x), dtype)
     axes = _axes(x, axis)
-    return make(SUM, (x,), (axes, bool(keepdims)))
+    return make(SUM, (x,), (axes, _flag(keepdims)))
 
 
 @public
 def prod(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Node:
     """The product over axes. An empty product is 1; the derivative is right when elements are 0."""
     x = _accumulator(as_node(x), dtype)
-    return make(PROD, (x,), (_axes(x, axis), bool(keepdims)))
+    return make(PROD, (x,), (_axes(x, axis), _flag(keepdims)))
 
 
 @public
 def max(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
     """The largest over axes; NaN wins. Raises ShapeError for an empty axis."""
     x = as_node(x)
-    return make(MAX, (x,), (_axes(x, axis), bool(keepdims)))
+    return make(MAX, (x,), (_axes(x, axis), _flag(keepdims)))
 
 
 @public
 def min(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
     """The smallest over axes; NaN wins. Raises ShapeError for an empty axis."""
     x = as_node(x)
-    return make(MIN, (x,), (_axes(x, axis), bool(keepdims)))
+    return make(MIN, (x,), (_axes(x, axis), _flag(keepdims)))
 
 
 amax, amin = max, min
@@ -215,23 +229,25 @@ amax, amin = max, min
 def any(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
     """True where some element over the axes is nonzero (NaN is)."""
     x = as_node(x)
-    return make(ANY, (x,), (_axes(x, axis), bool(keepdims)))
+    return make(ANY, (x,), (_axes(x, axis), _flag(keepdims)))
 
 
 @public
 def all(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
     """True where every element over the axes is nonzero."""
     x = as_node(x)
-    return make(ALL, (x,), (_axes(x, axis), bool(keepdims)))
+    return make(ALL, (x,), (_axes(x, axis), _flag(keepdims)))
 
 
 def _arg(op: OpDef, x: Any, axis: Any, keepdims: bool) -> Node:
     x = as_node(x)
+    if isinstance(axis, (tuple, list)):
+        raise NodeTypeError(f"axis is one axis or None (the position in all of them), not {axis!r}")
     if x.ndim == 0:
         x = reshape_to(x, (1,))
         axis = 0
         keepdims = False
-    return make(op, (x,), (_axes(x, axis), bool(keepdims)))
+    return make(op, (x,), (_axes(x, axis), _flag(keepdims)))
 
 
 @public
@@ -250,7 +266,7 @@ def argmin(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
 def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
     """log(sum(exp(x))) without overflow; -inf where every element is -inf."""
     x = floating(x)
-    return make(LOGSUMEXP, (x,), (_axes(x, axis), bool(keepdims)))
+    return make(LOGSUMEXP, (x,), (_axes(x, axis), _flag(keepdims)))
 
 
 def count_nonzero(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
@@ -276,9 +292,9 @@ def _wide(x: Node) -> tuple[Node, Any]:
 def mean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Node:
     """The mean over axes; integers give float64; of nothing, NaN."""
     x = as_node(x)
-    x, back = _wide(x if dtype is None else cast(x, as_dtype(dtype)))
+    x, back = _wide(x if dtype is None else cast(x, _asked(dtype)))
     axes = _axes(x, axis)
-    return cast(make(SUM, (x,), (axes, bool(keepdims))) / _count(x, axes, x.dtype), back)
+    return cast(make(SUM, (x,), (axes, _flag(keepdims))) / _count(x, axes, x.dtype), back)
 
 
 @public
@@ -293,7 +309,7 @@ def _var(x: Node, axis: Any, ddof: float, keepdims: bool) -> Node:
     axes = _axes(x, axis)
     n = _count(x, axes, x.dtype)
     center = make(SUM, (x,), (axes, True)) / n
-    total = make(SUM, (square(x - center),), (axes, bool(keepdims)))
+    total = make(SUM, (square(x - center),), (axes, _flag(keepdims)))
     if isinstance(ddof, bool) or not isinstance(ddof, (int, float, np.number)):
         raise NodeTypeError(f"ddof must be a number, not {ddof!r}")
     rest = n - ddof
@@ -319,24 +335,54 @@ def std(x: Any, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> No
 
 @public
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Node:
-    """The p-norm over axes: 2 by default (also of a whole matrix), 1, inf, -inf, 0 or any p. Derivative 0 at the origin."""
-    from .binary import not_equal, power
-    from .unary import abs, square
+    """numpy.linalg.norm: the 2-norm of all elements by default. Derivative 0 at the origin.
+
+    Over one axis (or of a vector) ord is 2, 1, inf, -inf, 0 or any p; over two axes (or of a matrix) "fro", 1, -1, inf or
+    -inf: the largest or smallest sum of absolute values of a column (1, -1) or row. What needs singular values ("nuc", 2
+    and -2 of a matrix) is refused.
+    """
     x = floating(x)
     axes = _axes(x, axis)
-    if ord is None or ord == 2 or ord == "fro":
-        return root(make(SUM, (square(x),), (axes, bool(keepdims))))
+    keep = _flag(keepdims)
+    order = range(x.ndim) if axis is None else normalize_axes(axis, x.ndim)
+    if ord is None or (ord == 2 and len(order) == 1):
+        from .unary import square
+        return root(make(SUM, (square(x),), (axes, keep)))
+    if len(order) == 1:
+        return _vector_norm(x, ord, axes, keep)
+    if len(order) != 2:
+        raise ShapeError(f"ord={ord!r} needs one axis (a vector) or two (a matrix), not {len(order)}\nhint: gd.norm(gd.ravel(x), ord)")
+    return _matrix_norm(x, ord, order[0], order[1], keep)
+
+
+def _vector_norm(x: Node, ord: Any, axes: tuple[int, ...], keep: bool) -> Node:
+    from .binary import not_equal, power
+    from .unary import abs
+    if isinstance(ord, bool) or not isinstance(ord, (int, float, np.number)) or ord != ord:
+        raise DTypeError(f"ord must be a number for a vector, not {ord!r}")
     if ord == 1:
-        return make(SUM, (abs(x),), (axes, bool(keepdims)))
+        return make(SUM, (abs(x),), (axes, keep))
     if ord == np.inf:
-        return make(MAX, (abs(x),), (axes, bool(keepdims)))
+        return make(MAX, (abs(x),), (axes, keep))
     if ord == -np.inf:
-        return make(MIN, (abs(x),), (axes, bool(keepdims)))
+        return make(MIN, (abs(x),), (axes, keep))
     if ord == 0:
-        return make(SUM, (cast(not_equal(x, 0.0), x.dtype),), (axes, bool(keepdims)))
-    if not isinstance(ord, (int, float)):
-        raise DTypeError(f"ord must be a number, not {ord!r}")
-    return power(make(SUM, (power(abs(x), float(ord)),), (axes, bool(keepdims))), 1.0 / ord)
+        return make(SUM, (cast(not_equal(x, 0.0), x.dtype),), (axes, keep))
+    return power(make(SUM, (power(abs(x), float(ord)),), (axes, keep)), 1.0 / float(ord))
+
+
+def _matrix_norm(x: Node, ord: Any, row: int, column: int, keep: bool) -> Node:
+    from .unary import abs, square
+    if ord == "fro":
+        return root(make(SUM, (square(x),), (tuple(sorted((row, column))), keep)))
+    if ord in ("nuc", 2, -2):
+        raise NodeTypeError(f"ord={ord!r} of a matrix needs singular values, which have no counterpart for nodes")
+    if isinstance(ord, bool) or ord not in (1, -1, np.inf, -np.inf):
+        raise ShapeError(f"ord={ord!r} is not a norm of a matrix: 'fro', 1, -1, inf or -inf")
+    along = row if ord in (1, -1) else column            # sums run down the columns for 1, along the rows for inf
+    sums = make(SUM, (abs(x),), ((along,), True))
+    extreme = make(MAX if ord > 0 else MIN, (sums,), (tuple(sorted((row, column))), True))
+    return extreme if keep else reshape_to(extreme, _shape(x, (row, column), False))
 
 
 @public

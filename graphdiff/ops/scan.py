@@ -100,7 +100,11 @@ LOG_SOFTMAX = register(OpDef("log_softmax", "x - log(sum(e^x)) along an axis", _
 def softmax(x: Any, axis: int = -1, temperature: Any = 1) -> Node:
     """e^(x/temperature) / sum(e^(x/temperature)) along an axis. -inf gives 0; a slice of only -inf gives zeros; NaN or +inf gives NaN."""
     x = floating(x)
-    if isinstance(temperature, Node) or temperature != 1:
+    if not isinstance(temperature, Node):
+        t = np.asarray(temperature)
+        if t.dtype.kind not in "biuf" or not np.all(t > 0):
+            raise ShapeError(f"temperature must be larger than 0, not {temperature!r}")
+    if isinstance(temperature, Node) or t.ndim or temperature != 1:
         x = x / temperature
     return make(SOFTMAX, (x,), (normalize_axis(axis, x.ndim),))
 
@@ -277,21 +281,27 @@ def median(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
     """The middle value, or the mean of the middle two; NaN if there is one."""
     from .binary import where
     from .reduction import _axes, _shape
+    from .reduction import _flag as _flag_of
     from .reduction import any as some
     from .unary import isnan
     x = floating(x)
     axes = _axes(x, axis)
     kept = [i for i in range(x.ndim) if i not in axes]
     n = nelements(tuple(x.shape[a] for a in axes))
-    if not isinstance(n, int) or n == 0:
-        raise ShapeError(f"the median needs a known number of elements, at least 1, not {n}")
+    if isinstance(n, int) and n == 0:
+        raise ShapeError("the median of no elements is not defined")
     from .movement import reshape_to
     flat = reshape_to(permute(x, [*kept, *axes]), (*[x.shape[i] for i in kept], n))
     ordered = make(SORT, (flat,), (flat.ndim - 1, False))
     last = flat.ndim - 1
     low, high = cut(ordered, last, (n - 1) // 2, 1), cut(ordered, last, n // 2, 1)
-    middle = low if n % 2 else 0.5 * (low + high)
+    odd = n % 2
+    if isinstance(odd, int):
+        middle = low if odd else 0.5 * (low + high)
+    else:
+        from ..graph.build import _dim_node
+        middle = where(_dim_node(odd), low, 0.5 * (low + high))
     middle = where(some(isnan(flat), last, True), cast(reshape_to(cut(ordered, last, n - 1, 1), middle.shape), x.dtype), middle)
-    return reshape_to(middle, _shape(x, axes, bool(keepdims)))
+    return reshape_to(middle, _shape(x, axes, _flag_of(keepdims)))
 
 

@@ -64,8 +64,8 @@ def concrete(outputs: Sequence[Node], inputs: Sequence[Node], bindings: Mapping[
             continue
         ins = tuple([new[id(x)] for x in node.inputs])
         attrs = tuple([value(a) for a in node._attrs])
-        wanted = evaluate_shape(node.shape, bindings)
         try:
+            wanted = evaluate_shape(node.shape, bindings)
             shape, _ = node.op.infer(ins, attrs)
             if tuple(shape) != tuple(wanted):
                 raise ShapeError(f"sizes assumed equal while building differ: {list(wanted)} expected, {list(shape)} found for "
