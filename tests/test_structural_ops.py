@@ -10,7 +10,7 @@ from registry_cases import check_derivatives, check_value, draw, op_names
 import graphdiff as gd
 from graphdiff.graph.build import make
 from graphdiff.graph.opdef import REGISTRY
-from graphdiff.ops import indexing, movement, scan
+from graphdiff.ops import indexing, movement, scan, sequence
 
 CASES = []       # (id, build, shapes of the float64 operands)
 SEEN = set()
@@ -177,6 +177,9 @@ case("group_norm", lambda x, g, b: gd.group_norm(x, 2, g, b), (2, 4, 3), (4,), (
 case("attention", gd.attention, (2, 3, 4), (2, 5, 4), (2, 5, 3))
 case("attention-causal", lambda q, k, v: gd.attention(q, k, v, causal=True), (3, 4), (3, 4), (3, 2))
 case("attention-mask", lambda q, k, v: gd.attention(q, k, v, np.array([[True, False, True], [False, False, False]])), (2, 4), (3, 4), (3, 2))
+case("rnn", lambda *xs: sequence.rnn(*xs), (2, 4, 3), (2, 2), (3, 2), (2, 2), (2,))
+case("gru", lambda *xs: sequence.gru(*xs), (2, 3, 2), (2, 2), (2, 6), (2, 6), (6,), (6,))
+case("lstm", lambda *xs: gd.concatenate(sequence.lstm(*xs), -1), (2, 3, 2), (2, 2), (2, 2), (2, 8), (2, 8), (8,))
 for _name in ("leaky_relu", "elu", "selu", "celu", "hard_tanh"):
     case(f"activation-{_name}", lambda x, n=_name: getattr(gd, n)(x), (3, 4))
 case("clip", lambda x: gd.clip(x, -0.9, 0.8), (3, 4))

@@ -331,7 +331,7 @@ class Loaded:
             at = None if site is None else (str(site), site.source)
             rows = [(f"operand {i}", describe(x)) for i, x in enumerate(node.inputs)]
         if status == native.OUT_OF_BOUNDS:
-            index = f.value + NEVER if f.value < -(NEVER >> 1) else f.value
+            index = f.value + NEVER if -2 * NEVER < f.value < -(NEVER >> 1) else f.value
             return OutOfBounds(compose(f"{what}index {index} is out of bounds for axis {f.axis} with size {f.size}", at=at, rows=rows))
         if status == native.BAD_VALUE:
             error: type[GraphdiffError] = DTypeError if node is None or node.op.name != "int_power" else ShapeError
