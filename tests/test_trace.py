@@ -575,9 +575,8 @@ def every_op() -> dict[str, gd.Node]:
              make(REGISTRY["random_bits"], (k,), ((3,), np.dtype("int64")))]
     steps = gd.input("steps", (2, 2, 3))
     w, u = [{g: gd.input(f"{name}{g}", (3, 3 * g)) for g in (1, 3, 4)} for name in "wu"]
-    for y in (gd.attention(a, a, a), sequence.rnn(steps, None, w[1], u[1]), sequence.gru(steps, None, w[3], u[3]),
-              sequence.lstm(steps, None, None, w[4], u[4])[0]):
-        nodes.append(gd.grad(gd.sum(y), a if y.ndim == 2 else steps))
+    layers = [sequence.rnn(steps, None, w[1], u[1]), sequence.gru(steps, None, w[3], u[3]), sequence.lstm(steps, None, None, w[4], u[4])[0]]
+    nodes += [gd.grad(gd.sum(gd.attention(a, a, a)), a), *[gd.grad(gd.sum(y), steps) for y in layers]]
     found: dict[str, gd.Node] = {}
     for node in nodes:
         for m in toposort([node]):
