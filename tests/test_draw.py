@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import xml.etree.ElementTree as ElementTree
 
+import numpy as np
 import pytest
 from drawn import NAMES, read_dot, survey
 
@@ -248,3 +249,13 @@ def test_colors_that_are_no_numbers():
     for wrong in ("a", None, [1]):
         with pytest.raises(gd.errors.NodeTypeError, match="the values of color are numbers"):
             gd.draw(x * 2.0, color={x: wrong})
+
+
+def test_pictures_of_arrays_carry_short_labels():
+    x, w = gd.input("x", (4, 6)), gd.variable(np.ones((6, 50)), "w")
+    y = (gd.tanh(x @ w)[:, 3:40:2] ** 2).sum()
+    for d in (gd.trace(y, at={x: np.ones((4, 6))}).draw(), gd.draw(y, wrt=w, at={x: np.ones((4, 6))})):
+        labels = [e.label for e in d.picture.edges] + [line for b in d.picture.boxes for line in b.label]
+        assert "[4, 6] norm 4.899" in labels and not [s for s in labels if " min " in s or len(s) > 45]
+    bad = gd.trace(y, at={x: np.full((4, 6), np.nan)}).draw()
+    assert "[4, 6] NaN 24" in [e.label for e in bad.picture.edges]

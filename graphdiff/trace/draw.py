@@ -17,6 +17,7 @@ from .render import renderer
 SECONDS = 2.5            # for dot to lay out an SVG, before the layout of our own is taken
 SAVE_SECONDS = 20.0      # the same for PNG and PDF, which somebody asked for and waits for
 LARGEST = 800            # boxes, and half as many edges again, given to Graphviz: above, dot takes from seconds to minutes
+FORMULA = 40             # characters of a formula in a box of a trace; the table has all of it
 DIRECTIONS = ("LR", "TB", "RL", "BT")
 STYLES = ("operations", "variables")
 
@@ -200,12 +201,12 @@ def _variable_names(outputs: Sequence[Node], targets: Sequence[Node], gradients:
 def _value_options(drawn: Sequence[Node], at: Mapping[Node, Any]) -> dict[str, Any]:
     """What build() needs to write values on edges and mark what is not finite."""
     from .run import values
-    from .table import short
+    from .table import brief
     order = toposort(drawn)
     arrays = values(order, at)
 
     def text(node: Node) -> str:
-        return "" if node.op.name == "constant" and node.shape == () else show_name(short(arrays[id(node)]), 60)
+        return "" if node.op.name == "constant" and node.shape == () else show_name(brief(arrays[id(node)]), 60)
 
     def bad(node: Node) -> bool:
         a = arrays[id(node)]
@@ -249,23 +250,23 @@ def draw_trace(trace: Any, *, fold: bool = True, expand: Any = (), max_nodes: in
         raise NodeTypeError(f"draw: style must be 'operations' or 'variables', not {style!r}")
     if direction not in DIRECTIONS:
         raise NodeTypeError(f"draw: direction must be one of {', '.join(DIRECTIONS)}, not {direction!r}")
-    from .table import short
+    from .table import brief
     theirs = {id(r.node): r for r in trace.rows}
 
     def lines(node: Node) -> tuple[str, ...]:
         row = theirs.get(id(node))
         if row is None:
-            return (short(trace.value(node)),)
+            return (brief(trace.value(node)),)
         own = row.node
         first = f"{row.name} = {row.formula}"
-        more = [] if id(node) in used else [f"= {short(row.value)}"]
+        more = [] if id(node) in used else [f"= {brief(row.value)}"]
         if row.adjoint is not None and (row.index is None or row.index <= 0 or own is trace.y):
-            more.append(f"{row.label.bar().text()} = {short(row.adjoint)}")
-        return (show_name(first, 60), *[show_name(m, 80) for m in more])
+            more.append(f"{row.label.bar().text()} = {brief(row.adjoint)}")
+        return (show_name(first, FORMULA), *[show_name(m, 80) for m in more])
 
     def value_of(node: Node) -> str:
         try:
-            return show_name(short(trace.value(node)), 60)
+            return show_name(brief(trace.value(node)), 60)
         except KeyError:
             return ""
 
@@ -277,7 +278,7 @@ def draw_trace(trace: Any, *, fold: bool = True, expand: Any = (), max_nodes: in
     used = {id(x) for n in trace.order if id(n) not in trace.given for x in n.inputs}
     reverse = []
     for row, c, _ in trace.arrivals():
-        reverse.append((c.consumer, row.node, show_name(short(c.value), 60)))
+        reverse.append((c.consumer, row.node, show_name(brief(c.value), 60)))
     names = {id(r.node): r.label for r in trace.rows}
     colors = None
     if isinstance(color, str) and color in ("value", "adjoint"):

@@ -89,8 +89,8 @@ def picture(y: Node, targets: Sequence[Node], marked: Sequence[Node], trace: Any
 
 
 def _short(value: Any) -> str:
-    from .table import short
-    return short(value)
+    from .table import brief
+    return brief(value)
 
 
 def _lines(row: Any) -> tuple[str, ...]:

@@ -58,7 +58,7 @@ def page(trace: Any) -> str:
 
 def _brief(label: str) -> str:
     """A label without the summary of an array, but for its shape and its NaN."""
-    head, found, tail = label.partition(" min ")
+    head, found, tail = label.partition(" norm ")
     return head + (" NaN" if " NaN " in tail else "") if found and head.endswith("]") else label
 
 

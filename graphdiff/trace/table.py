@@ -60,6 +60,13 @@ def short(array: Any) -> str:
     return text + (f" NaN {nan}" if nan else "")
 
 
+def brief(array: Any) -> str:
+    """A value on an edge of a picture: as short(), but of an array with many elements only shape, norm and NaN count."""
+    text = short(array)
+    head, found, tail = text.partition(" min ")
+    return head + tail[tail.rindex(" norm "):] if found else text
+
+
 def _nested(a: Any) -> str:
     if a.ndim == 0:
         return number(a)
