@@ -29,6 +29,14 @@ def test_scopes_become_groups_and_collapse():
     assert gd.draw(z).dot.count("subgraph cluster_") == 2
 
 
+def test_text_stands_clear_of_the_lines_of_a_collapsed_box():
+    y, _ = network()
+    d = gd.draw(y, max_nodes=6)
+    names = {b.id for b in d.picture.boxes if b.kind == "summary"}
+    lines = [s for s in d.dot.splitlines() if s.split("[")[0].strip() in names and " -> " not in s]
+    assert len(lines) == len(names) > 0 and all('shape=box3d, margin="0.14,0.11"' in s for s in lines)
+
+
 def test_repeated_blocks_fold():
     x = gd.input("x")
     y = x
