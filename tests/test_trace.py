@@ -60,6 +60,18 @@ def test_every_format_tells_of_an_adjoint_to_which_nothing_flowed():
     assert "v1bar = 0" in str(t) and "v1bar = 0" in t.to_html() and r"$\bar{v}_{1} = 0$" in t.to_latex()
 
 
+def test_rows_by_name():
+    _, x2, y, t = survey()
+    assert t["v3"].formula == "sin v0" and t["x2"].node is x2 and t["v5"].node is y
+    assert str(t.run_to("v3")) == "v3 = sin v0 = -0.959" and str(t.run_to("x1")).startswith("v-1bar = v2bar v0")
+    for word, why in (("v9", "no row is called 'v9'"), ("", "no row is called")):
+        with pytest.raises(KeyError, match=why):
+            t.run_to(word)
+    p, q = gd.input("x"), gd.input("x")
+    with pytest.raises(KeyError, match="several rows are called 'x'"):
+        gd.trace(p * q, at={p: 1.0, q: 2.0})["x"]
+
+
 def test_errors_say_which_value_is_wrong():
     a, w = gd.input("a", (3,)), gd.input("w", ("n", 3))
     with pytest.raises(gd.errors.ShapeError, match=r"argument a: shape \[2\] given, \[3\] wanted"):

@@ -130,8 +130,14 @@ class Trace:
 
     # -- values ----------------------------------------------------------------------------------------------------
 
-    def __getitem__(self, node: Node) -> Row:
-        """The row of a node; KeyError when it has none (scalar constants stand in the formulas)."""
+    def __getitem__(self, node: Node | str) -> Row:
+        """The row of a node, or by a name: the table's (v3) or the user's. KeyError when there is none (scalar constants stand in the
+        formulas), or when several nodes have the name."""
+        if isinstance(node, str):
+            rows = [r for r in self.rows if r.name == node] or [r for r in self.rows if r.node.name == node]
+            if len(rows) != 1:
+                raise KeyError(f"{'several rows are' if rows else 'no row is'} called {show_name(node)!r}")
+            return rows[0]
         try:
             return self._by_node[id(node)]
         except KeyError:
@@ -192,9 +198,10 @@ class Trace:
         self._at = max(self._at - 1, -1)
         return self.current
 
-    def run_to(self, node: Node) -> Step:
-        """On to the next step that changes the node's value or adjoint; from the start again when there is none left."""
-        self[node]
+    def run_to(self, node: Node | str) -> Step:
+        """On to the next step that changes the value or adjoint of a node (or of a row by its name, "v3"); from the start again when
+        there is none left."""
+        node = self[node].node
         n = len(self.steps)
         for start, stop in ((self._at + 1, n), (0, self._at + 1)):
             for i in range(start, stop):
