@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from graphdiff.bench import contractions, models, streams, trainers  # noqa: F401  they fill WORKLOADS
+from graphdiff.bench import contractions, growth, models, streams, trainers  # noqa: F401  they fill WORKLOADS
 from graphdiff.bench.peers import Missing, graphdiff
 from graphdiff.bench.run import names_of, run
 from graphdiff.bench.steps import STEPS
@@ -103,3 +103,16 @@ def test_memory_of_a_call_is_measured():
     if trainers.growth(lambda: None) is None:
         pytest.skip("the system does not say")
     assert trainers.growth(lambda: np.ones(4_000_000)) > 24e6 > 4e6 > trainers.growth(lambda: None)
+
+
+def test_growth_curves(tmp_path, capsys):
+    rows = growth.growth(1, 0.001, {"matmul": (8, 16), "dense layers": (1, 2), "chain": (30, 60)})
+    assert [(r["curve"], r["timed"]) for r in rows] == [
+        ("matmul", "run"), ("dense layers", "value"), ("dense layers", "value and gradients"),
+        *(("chain", t) for t in ("build", "differentiate", "compile", "run"))]
+    assert all(len(r["us"]) == 2 and min(r["us"]) > 0 for r in rows)
+    assert "chain, operations" in capsys.readouterr().out
+    assert growth.exponent((10, 100, 1000), (5, 7, 700)) == pytest.approx(2)
+    pytest.importorskip("matplotlib")
+    growth.chart(rows, "title", str(tmp_path / "g.svg"))
+    assert (tmp_path / "g.svg").read_text().count("microseconds") == 3

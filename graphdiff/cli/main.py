@@ -22,7 +22,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     trace.add_argument("--wrt", action="append", help="differentiate with respect to this input only (may be repeated)")
     trace.add_argument("--save", metavar="FILE", help="write the trace too; the suffix says how: .html .svg .md .tex .csv .txt .dot")
     bench = commands.add_parser("bench", help="time kernels side by side with NumPy")
-    bench.add_argument("names", nargs="*", metavar="NAME", help="benchmarks whose name contains one of these; all by default")
+    bench.add_argument("names", nargs="*", metavar="NAME", help="benchmarks whose name contains one of these; all by default. "
+                       "growth: how graphdiff's time grows with sizes, depth and nodes")
     bench.add_argument("--against", default="numpy", help="comma-separated, where installed: numpy, autograd, torch, torch.compile, jax, "
                        "pytensor, casadi; all: every one but torch.compile")
     bench.add_argument("--threads", type=int, default=1)
@@ -43,6 +44,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
             return status
         if options.command == "bench":
+            if options.names == ["growth"]:
+                from ..bench.growth import run as growth
+                return growth(options.threads, options.seconds, options.save, options.chart)
             from ..bench.run import run
             against = ["numpy", "autograd", "torch", "jax", "pytensor", "casadi"] if options.against == "all" else options.against.split(",")
             return run(options.names, against, options.threads, options.save, options.seconds, warm=options.warm, chart=options.chart)
