@@ -204,6 +204,11 @@ def _product(ctx: Any, kernel: str, a: Any, b: Any, out: Any) -> None:
     ctx.emit("matmul", out.reshape((*out.shape[:2], points)), [w.broadcast((n, *w.shape)), a])
 
 
+def _needed(stride: Any, results: Node) -> list[int]:
+    """Strides as kernels get them: one result has no next one, but the adjoints would make a sweep for each phase of a stride."""
+    return [s if n > 1 else 1 for s, n in zip(stride, results.shape[2:], strict=True)]
+
+
 def _conv_lower(kernel: str) -> Callable[..., Any]:
     def rule(ctx: Any, node: Node) -> Any:
         stride, padding, dilation, groups, _ = node._attrs
@@ -213,10 +218,8 @@ def _conv_lower(kernel: str) -> Callable[..., Any]:
             _product(ctx, kernel, a, b, out)
             return out
         a, b = _three(ctx, a), _three(ctx, b)
-        # One result has no next one: the stride means nothing, but conv_input would make a sweep for each of its phases.
-        results = {"conv": node, "conv_input": node.inputs[0], "conv_weight": node.inputs[1]}[kernel].shape[2:]
-        stride = [s if n > 1 else 1 for s, n in zip(stride, results, strict=True)]
-        options = [*_fill(stride, 1), *_fill([lo for lo, _ in padding], 0), *_fill(dilation, 1), groups]
+        results = {"conv": node, "conv_input": node.inputs[0], "conv_weight": node.inputs[1]}[kernel]
+        options = [*_fill(_needed(stride, results), 1), *_fill([lo for lo, _ in padding], 0), *_fill(dilation, 1), groups]
         ctx.emit(kernel, _three(ctx, out), [a, b], options)
         return out
     return rule
@@ -533,8 +536,9 @@ def _avg_lower(kernel: str) -> Callable[..., Any]:
             return ctx.emit("copy", ctx.new(node.shape, v.dtype), [ctx.map("divide", v, divisor).broadcast(node.shape)])
         v = _three(ctx, v)
         out = ctx.new(node.shape, v.dtype)
+        results = node if kernel == "avg_pool" else node.inputs[0]
         ctx.emit(kernel, _three(ctx, out), [v],
-                 [*_fill(window, 1), *_fill(stride, 1), *_fill([lo for lo, _ in padding], 0),
+                 [*_fill(window, 1), *_fill(_needed(stride, results), 1), *_fill([lo for lo, _ in padding], 0),
                   *_fill([hi for _, hi in padding], 0), int(include)])
         return out
     return rule
