@@ -17,6 +17,17 @@ from graphdiff.trace.layout import to_svg
 from graphdiff.trace.memory import memory_map
 
 
+def test_a_function_without_a_program_says_so():
+    n = gd.input("n", ("N",))
+    f = gd.function([n], gd.exp(n) * 2)
+    early = gd.draw(f)
+    assert early.picture.legend.startswith("the graph before all passes") and "before all passes" in early.dot and "before all passes" in early.svg
+    colored = gd.draw(f, color={f.outputs[0]: 3.0})
+    assert "given numbers" in colored.picture.legend and any(b.fill for b in colored.picture.boxes)
+    f(np.ones(3))
+    assert gd.draw(f).picture.legend == "" and "→ out0" in gd.draw(f).dot
+
+
 def test_function_is_drawn_as_its_program():
     x1, x2, y = survey()
     f = gd.function([x1, x2], [y, *gd.grad(y, [x1, x2])])

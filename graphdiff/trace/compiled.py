@@ -160,11 +160,16 @@ def _variables(f: Any) -> list[Node]:
 
 def function_picture(f: Any, *, direction: str, max_nodes: int | None, fold: bool, style: str, expand: Any = (), color: Any = None) -> Picture:
     """Instructions, and the memory they read and write: what runs, after all passes."""
-    from .color import Scale, instruction_numbers
+    from .color import Colors, Scale, instruction_numbers, node_numbers
     try:
         program = f.program
     except GraphdiffError:             # named sizes, never called: there is no program yet
-        return build([*f.outputs, *[n for _, n in f.updates]], direction=direction, fold=fold, max_nodes=max_nodes, style=style, expand=expand)
+        drawn = [*f.outputs, *[n for _, n in f.updates]]
+        colors = None if color is None else Colors(*node_numbers(toposort(drawn), color))
+        graph = build(drawn, direction=direction, fold=fold, max_nodes=max_nodes, style=style, expand=expand, colors=colors)
+        graph.legend = "the graph before all passes; its program is made at the first call, which tells the sizes" + (
+            f"; {graph.legend}" if graph.legend else "")
+        return graph
     fills: dict[int, str] = {}
     legend = ""
     if color is not None:
