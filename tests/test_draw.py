@@ -259,3 +259,10 @@ def test_pictures_of_arrays_carry_short_labels():
         assert "[4, 6] norm 4.899" in labels and not [s for s in labels if " min " in s or len(s) > 45]
     bad = gd.trace(y, at={x: np.full((4, 6), np.nan)}).draw()
     assert "[4, 6] NaN 24" in [e.label for e in bad.picture.edges]
+
+
+def test_cost_of_named_sizes_is_not_drawn_as_nothing():
+    x, w = gd.input("x", ("batch", 4)), gd.variable(np.ones((4, 3)), "w")
+    p = gd.draw(x @ w + (w * 2.0)[0] * w[1], color="cost").picture
+    fill = {b.label[0]: b.fill for b in p.boxes if b.kind == "op"}
+    assert fill["@"] == "" and fill["×"] and "FLOPs where sizes are known" in p.legend

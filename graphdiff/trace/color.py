@@ -73,7 +73,9 @@ def node_numbers(order: Sequence[Node], color: Any) -> tuple[dict[int, float], s
         if color != "cost":
             raise NodeTypeError(f"draw: color must be 'cost', 'value' or 'adjoint' with at=, rows of f.cost() or of f.profile(...), or a dict "
                                 f"{{node: number}}, not {show_name(color)!r}")
-        return {id(n): _flops(n) for n in order if n.op.family != "leaf"}, "FLOPs"
+        costs = {id(n): _flops(n) for n in order if n.op.family != "leaf"}
+        known = {i: flops for i, flops in costs.items() if flops is not None}
+        return known, "FLOPs" if len(known) == len(costs) else "FLOPs where sizes are known"
     if isinstance(color, Mapping):
         if not all(isinstance(n, Node) for n in color):
             raise NodeTypeError("draw: the keys of color are nodes")
@@ -129,12 +131,12 @@ def _nodes(row: Any) -> tuple[Node, ...]:
     return tuple([n for n in nodes if n is not None])
 
 
-def _flops(node: Node) -> float:
+def _flops(node: Node) -> float | None:
     flops = node.op.cost(node) if node.op.cost is not None else node.size
     try:
         return float(flops)
     except (GraphdiffError, TypeError, ValueError):
-        return 0.0                 # a named size: known when a function runs
+        return None                # a named size: known when a function runs
 
 
 def magnitude(array: Any) -> float:
