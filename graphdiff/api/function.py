@@ -17,6 +17,7 @@ import numpy as np
 
 from ..errors import DTypeError, NodeTypeError, ShapeError, compose, located_error, show_name
 from ..graph.build import as_node, public
+from ..graph.locks import renewed
 from ..graph.node import Node
 from ..graph.walk import toposort
 from ..lower.emit import lower
@@ -57,7 +58,7 @@ class Function:
         self._state = [v._attrs[0] for v in {id(v): v for v in [*order, *[v for v, _ in self.updates]] if v.op.name == "variable"}.values()]
         self._gates = [Gate(x.name if x.name is not None else f"number {i}", x.shape, x.dtype) for i, x in enumerate(self.inputs)]
         self._cache: OrderedDict[Any, Loaded] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = renewed(threading.Lock())
         self._symbolic = any(x.shape and has_dims(x.shape) for x in (*self.inputs, *order))
         self._static: Loaded | None = None if self._symbolic else self._load({})
 

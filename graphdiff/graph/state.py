@@ -10,6 +10,7 @@ import numpy as np
 from ..dtypes import as_dtype
 from ..errors import DTypeError, NodeTypeError, ShapeError
 from .build import CONTEXT, VARIABLE, checked_array, public, site_now
+from .locks import renewed
 from .node import Node, new_node
 
 _number = itertools.count()
@@ -22,7 +23,7 @@ class Storage:
 
     def __init__(self, array: Any) -> None:
         self.array = array.view(as_dtype(array.dtype))      # pickle makes new dtype objects
-        self.lock = threading.RLock()
+        self.lock = renewed(threading.RLock())
         self.number = next(_number)      # locks are taken in this order, so two calls cannot wait for each other
 
     def view(self) -> Any:

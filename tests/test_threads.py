@@ -1,0 +1,186 @@
+"""Many threads, fork, exit and Ctrl-C: the same bits, no hang, nothing half done.
+
+With GRAPHDIFF_LONG the numbers are those promised: 32 threads of 10,000 calls, 500 forks, a matmul of 4096**3.
+"""
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+
+import numpy as np
+import pytest
+from conftest import LONG
+from counting import checked
+
+import graphdiff as gd
+
+
+def script(text, timeout, *args):
+    """Run a script in a fresh process; its output. Hanging and dying are failures."""
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(text), *map(str, args)], capture_output=True, text=True, timeout=timeout)
+    assert done.returncode == 0, (done.returncode, done.stdout[-2000:], done.stderr[-2000:])
+    return done.stdout
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_32_threads_call_one_function_with_mixed_shapes(threads):
+    x, w = gd.input("x", ("n", 7)), gd.input("w", (7, 5))
+    y = gd.softmax(gd.tanh(x @ w) @ w.T, axis=0)
+    f = gd.function([x, w], [y, gd.grad(gd.sum(gd.sin(y)), w)], threads=threads)
+    rng = np.random.default_rng(0)
+    wide = rng.standard_normal((7, 5))
+    arrays = [rng.standard_normal((n, 7)) for n in (1, 2, 3, 17, 100, 1000)]
+    want = [[r.tobytes() for r in f(a, wide)] for a in arrays]
+    calls = 10_000 if LONG else 40
+    wrong = []
+    start = threading.Barrier(32)
+
+    def work(k):
+        try:
+            start.wait()
+            for i in range(calls):
+                j = (i * 7 + k) % len(arrays)
+                if [r.tobytes() for r in f(arrays[j], wide)] != want[j]:
+                    wrong.append((k, i))
+        except BaseException as error:      # a thread's exception would only be printed
+            wrong.append(error)
+
+    workers = [threading.Thread(target=work, args=(k,)) for k in range(32)]
+    for t in workers:
+        t.start()
+    for t in workers:
+        t.join()
+    assert not wrong, wrong[:3]
+    checked(32 * 40)
+
+
+def test_calls_that_share_a_variable_take_turns():
+    x, n = gd.input("x", (100,)), gd.variable(np.zeros(100), "n")
+    step = gd.function([x], n + x, updates={n: n + x})
+    one = np.ones(100)
+
+    def work():
+        for _ in range(100):
+            got = step(one)
+            seen.append(got[0])
+            whole.append(bool((got == got[0]).all()))
+    seen, whole = [], []
+    workers = [threading.Thread(target=work) for _ in range(8)]
+    for t in workers:
+        t.start()
+    for t in workers:
+        t.join()
+    assert sorted(seen) == list(range(1, 801)) and all(whole) and n.value.tolist() == [800.0] * 100
+
+
+FORKS = """
+    import os, signal, sys, threading
+    import numpy as np, graphdiff as gd
+    named = sys.argv[2] == "named"
+    x = gd.input("x", ("n", 64) if named else (300, 64))
+    v = gd.variable(np.zeros(64))
+    y = gd.tanh(x @ x.T)
+    outputs = [y, gd.grad(gd.sum(y), x), *([v] if sys.argv[2] == "variable" else [])]
+    f = gd.function([x], outputs, threads=2, updates={v: v + 1} if sys.argv[2] == "variable" else None)
+    a = np.random.default_rng(0).standard_normal((300, 64))
+    b = a[:9]
+    want = [r.tobytes() for r in f(a)][:2]
+    stop = False
+
+    def work():
+        i = 0
+        while not stop:
+            f(a)
+            if named:
+                i += 1
+                f(a[:i % 40 + 1])
+    t = threading.Thread(target=work)
+    t.start()
+    try:
+        for trial in range(int(sys.argv[1])):
+            pid = os.fork()
+            if not pid:
+                signal.alarm(60)             # a hang is a death by SIGALRM
+                os._exit(0 if [r.tobytes() for r in f(a)][:2] == want else 3)
+            status = os.waitpid(pid, 0)[1]
+            assert status == 0, (trial, status)
+    finally:
+        stop = True
+        t.join()
+    print("ok")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("kind", ["fixed", "named", "variable"])
+def test_fork_while_another_thread_runs(kind):
+    trials = 500 if LONG else 15
+    assert script(FORKS, 3000 if LONG else 120, trials, kind) == "ok\n"
+    checked(15)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_exit_with_daemon_threads_running(threads):
+    out = script("""
+        import sys, threading, time
+        import numpy as np, graphdiff as gd
+        x = gd.input("x", (200, 200))
+        f = gd.function([x], gd.exp(x @ x), threads=int(sys.argv[1]))
+        a = np.zeros((200, 200))
+        started = threading.Barrier(4)
+        def work():
+            f(a)
+            started.wait()
+            while True:
+                f(a)
+        for _ in range(3):
+            threading.Thread(target=work, daemon=True).start()
+        started.wait()
+        time.sleep(0.05)
+        print("leaving")
+    """, 60, threads)
+    assert out == "leaving\n"
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_ctrl_c_inside_a_matmul_is_prompt_and_leaves_the_function_whole(threads):
+    """The best of a few tries is measured: a loaded machine delays the signal itself."""
+    out = script("""
+        import os, signal, sys, threading, time
+        import numpy as np, graphdiff as gd
+        n = int(sys.argv[1])
+        x, v = gd.input("x", (n, n)), gd.variable(0.0, "v")
+        y = x @ x
+        f = gd.function([x], y, threads=int(sys.argv[2]), updates={v: v + y[0, 0]})
+        a = np.random.default_rng(0).standard_normal((n, n))
+        t = time.perf_counter()
+        want = f(a).tobytes()
+        whole = time.perf_counter() - t
+        v.value = 0.0
+        delays, hits = [], 0
+        for _ in range(5):
+            sent = []
+            def interrupt():
+                sent.append(time.perf_counter())
+                os.kill(os.getpid(), signal.SIGINT)
+            timer = threading.Timer(whole / 4, interrupt)
+            timer.start()
+            try:
+                f(a)
+                timer.join()
+                time.sleep(0.01)
+            except KeyboardInterrupt:
+                delays.append(time.perf_counter() - sent[0])
+                assert v.value == 0.0
+                hits += 1
+            timer.join()
+            v.value = 0.0
+            if delays and min(delays) < 0.05:
+                break
+        assert hits, "no call was interrupted"
+        assert f(a).tobytes() == want
+        assert v.value == np.frombuffer(want)[0]
+        print(min(delays))
+    """, 300, 4096 if LONG else 1024, threads)
+    assert float(out) < 0.1
