@@ -90,9 +90,9 @@ def torch(peer: Peer, step: Step, weights: Sequence[Any], batch: Sequence[Any], 
 
     def call() -> Any:
         y = f(*values)
-        optimizer.zero_grad()
         y.backward()
         optimizer.step()
+        optimizer.zero_grad()      # here, so that gradients count in the memory of every step
         return y.detach()
     return Training(call, lambda: call)
 
