@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -54,10 +54,26 @@ class History:
 def _number(result: Any) -> float:
     """The loss: the result itself, the first of several, or what is called "loss"."""
     if isinstance(result, Mapping):
-        result = result["loss"] if "loss" in result else next(iter(result.values()))
+        result = result["loss"] if "loss" in result else next(iter(result.values()), None)
     elif isinstance(result, (tuple, list)):
-        result = result[0]
-    return float(result)
+        result = result[0] if result else None
+    return _scalar(result, "the step's first result, the loss,")
+
+
+def _scalar(value: Any, what: str) -> float:
+    a = np.asarray(value)
+    if a.size != 1 or a.dtype.kind not in "biuf":
+        raise ShapeError(f"fit: {what} is {'None' if value is None else f'{a.dtype}{list(a.shape)}'}, one number is needed")
+    return float(a.reshape(()))
+
+
+def _scores(result: Any) -> dict[str, float]:
+    """What `validate` gave, by name; "loss" is the name of the training loss already."""
+    if not isinstance(result, Mapping):
+        return {"validation": _scalar(result, "what validate gives")}
+    if not result:
+        raise ShapeError("fit: validate gives an empty dict, at least one number is needed")
+    return {"validation loss" if k == "loss" else str(k): _scalar(v, f"validate's {show_name(str(k))}") for k, v in result.items()}
 
 
 def _call(step: Callable[..., Any], batch: Any) -> Any:
@@ -73,6 +89,13 @@ def _kept(batch: Any) -> Any:
     return tuple(np.array(v) for v in batch) if isinstance(batch, (tuple, list)) else np.array(batch)
 
 
+def _variables(step: Function) -> list[Any]:
+    """The storages of all variables a step reads or writes."""
+    from .graph.walk import toposort
+    roots = [*step.outputs, *[n for pair in step.updates for n in pair]]
+    return [n._attrs[0] for n in toposort(roots) if n.op.name == "variable"]
+
+
 class _Weights:
     """The variables a step writes, and a way back: a copy now and then, and the batches since.
 
@@ -84,8 +107,10 @@ class _Weights:
     def __init__(self, step: Any) -> None:
         self.step = step
         self.storages = [v._attrs[0] for v, _ in step.updates] if isinstance(step, Function) else []
+        self.read = _variables(step) if isinstance(step, Function) else []
         self.copied = self.copy()
         self.batches: list[Any] = []
+        self.seen = [s.assigned for s in self.read]
 
     def copy(self) -> list[Any]:
         return [s.array.copy() for s in self.storages]
@@ -99,9 +124,13 @@ class _Weights:
 
     def note(self, batch: Any) -> None:
         """Before every step."""
-        if len(self.batches) == self.every and self.finite():
-            self.copied, self.batches = self.copy(), []
+        if (len(self.batches) >= self.every and self.finite()) or self.seen != [s.assigned for s in self.read]:
+            self.afresh()
         self.batches.append(_kept(batch))
+
+    def afresh(self) -> None:
+        """From now on repeat from here: others may have changed a variable, as a loader that sets the learning rate does."""
+        self.copied, self.batches, self.seen = self.copy(), [], [s.assigned for s in self.read]
 
     def back(self) -> tuple[int, Any]:
         """Back to before the first step since the copy that made a loss or a weight not finite: (how many steps, its batch)."""
@@ -137,15 +166,17 @@ def fit(step: Callable[..., Any], batches: Iterable[Any], *, epochs: int, valida
     A NaN or infinite loss raises NotFinite: the weights are then those before the step, and the message names the first node
     that is not finite. Ctrl-C ends the run with the history so far and usable weights (a step is all or nothing).
     """
-    if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 0:
+    if isinstance(epochs, bool) or not isinstance(epochs, (int, np.integer)) or epochs < 0:
         raise ShapeError(f"fit: epochs is a whole number, at least 0, not {epochs!r}")
-    if patience is not None and (isinstance(patience, bool) or not isinstance(patience, int) or patience < 1):
+    if patience is not None and (isinstance(patience, bool) or not isinstance(patience, (int, np.integer)) or patience < 1):
         raise ShapeError(f"fit: patience is a whole number, at least 1, not {patience!r}")
     if patience is not None and validate is None:
         raise ShapeError("fit: patience needs validate=, which says what is better")
     if not callable(step):
         raise NodeTypeError(f"fit: step is a function, not {type(step).__name__}")
-    if iter(batches) is batches:
+    if not isinstance(batches, Iterable):
+        raise NodeTypeError(f"fit: batches is something to go over, such as gd.data.batches, not {type(batches).__name__}")
+    if isinstance(batches, Iterator):
         raise NodeTypeError("fit: batches is an iterator, which is used up after one epoch; give gd.data.batches or a list")
     history = History()
     losses: list[float] = []
@@ -168,21 +199,23 @@ def fit(step: Callable[..., Any], batches: Iterable[Any], *, epochs: int, valida
             result: Any = None if validate is None else validate()      # may be interrupted: all columns grow together
             columns["loss"].append(mean)
             if validate is not None:
-                named = {k: float(v) for k, v in result.items()} if isinstance(result, Mapping) else {"validation": float(result)}
-                for name, value in named.items():
-                    columns.setdefault(name, []).append(value)
+                named = _scores(result)
+                weights.afresh()      # validate may have changed variables by functions of its own
+                for name in {**columns, **named}:
+                    if name != "loss":      # one number an epoch in every column, NaN where there was none
+                        columns.setdefault(name, [math.nan] * epoch).append(named.get(name, math.nan))
                 score = next(iter(named.values()))
                 if score < best:
                     best, best_weights, waited, history.best_epoch = score, weights.copy(), 0, epoch
                 else:
                     waited += 1
             if bar is not None:
+                bar.set_postfix({k: f"{v[-1]:.4g}" for k, v in columns.items()}, refresh=False)      # a line an epoch would cost more than the epoch
                 bar.update()
-                bar.set_postfix({k: f"{v[-1]:.4g}" for k, v in columns.items()})
             if patience is not None and waited >= patience:
                 history.stopped = "patience"
                 break
-        if patience is not None and waited:
+        if patience is not None and waited and history.best_epoch >= 0:
             weights.put(best_weights)
     except KeyboardInterrupt:
         history.stopped = "interrupted"

@@ -192,3 +192,103 @@ def test_bad_arguments_are_named():
         gd.fit(step, iter(b), epochs=2)
     with pytest.raises(ShapeError, match="no batches"):
         gd.fit(step, [], epochs=2, progress=False)
+
+
+# -- what callbacks do ------------------------------------------------------------------------------------------------------
+
+def test_validation_may_be_called_loss_and_change_its_names():
+    step, _, arrays = regression()
+    results = iter([{"loss": 1.0}, {"loss": 2.0, "b": 3.0}, {"b": 1.0}])
+    history = gd.fit(step, gd.data.batches(arrays, 10), epochs=3, validate=lambda: next(results), progress=False)
+    assert len(history["loss"]) == 3 and history["loss"][0] != 1.0
+    np.testing.assert_array_equal(history["validation loss"], [1, 2, np.nan])
+    np.testing.assert_array_equal(history["b"], [np.nan, 3, 1])
+
+
+def test_a_validation_that_is_never_a_number_does_not_undo_the_training():
+    step, w, arrays = regression()
+    history = gd.fit(step, gd.data.batches(arrays, 10), epochs=9, validate=lambda: float("nan"), patience=3, progress=False)
+    assert history.stopped == "patience" and history.best_epoch == -1 and abs(float(w.value) - 3) < 1.0
+
+
+@pytest.mark.parametrize("change", ["loader", "validate"])
+def test_the_weights_before_a_bad_loss_are_right_when_callbacks_change_variables(change):
+    x = gd.input("x")
+    w, rate = gd.variable(0.0, "w"), gd.variable(0.1, "rate")
+    loss = (w - x) ** 2
+    step = gd.function([x], loss, updates={w: w - rate * gd.grad(loss, w)})
+    shrink = gd.function([], w, updates={w: 0.5 * w})
+    seen = []
+
+    class Loader:
+        def __iter__(self):
+            for k in range(3):
+                if change == "loader":
+                    rate.value = 0.1 / (k + 1)
+                seen.append(float(w.value))
+                yield np.nan if len(seen) == 6 else 1.0
+    with pytest.raises(GraphdiffError, match="step 5 "):
+        gd.fit(step, Loader(), epochs=2, validate=lambda: float(shrink() if change == "validate" else 0.0), progress=False)
+    assert float(w.value) == seen[-1]
+
+
+def test_a_loader_is_asked_once_an_epoch():
+    step, _, arrays = regression()
+    asked = []
+
+    class Loader:
+        def __iter__(self):
+            asked.append(1)
+            return iter([arrays])
+    gd.fit(step, Loader(), epochs=np.int64(3), progress=False)
+    assert len(asked) == 3
+
+
+def test_results_that_are_no_number_are_named():
+    step, _, arrays = regression()
+    b = gd.data.batches(arrays, 10)
+    with pytest.raises(ShapeError, match="what validate gives is None"):
+        gd.fit(step, b, epochs=1, validate=lambda: None, progress=False)
+    with pytest.raises(ShapeError, match="empty dict"):
+        gd.fit(step, b, epochs=1, validate=dict, progress=False)
+    with pytest.raises(NodeTypeError, match="batches is something to go over"):
+        gd.fit(step, 5, epochs=1)
+    x, w = gd.input("x", (3,)), gd.variable(0.0, "w")
+    for outputs in ((w - x) ** 2, []):
+        with pytest.raises(ShapeError, match="one number is needed"):
+            gd.fit(gd.function([x], outputs, updates={w: w + gd.sum(x)}), [np.ones(3)], epochs=1, progress=False)
+
+
+def test_a_real_interrupt_leaves_usable_weights():
+    import subprocess
+    import sys
+    program = """
+import os, signal, threading, time
+import numpy as np, graphdiff as gd
+net = gd.nn.Dense(400, 400, key=1)
+x = gd.input("x", ("batch", 400), "float32")
+loss = gd.losses.mse(net(x), x)
+step = gd.function([x], loss, updates=gd.optim.Adam().updates(loss, net.parameters()))
+a = np.ones((64, 400), "float32")
+step(a)
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+history = gd.fit(step, [a] * 5, epochs=10 ** 6, progress=False)
+assert history.stopped == "interrupted" and len(history.loss) >= 5 * len(history["loss"])
+assert all(np.isfinite(p.value).all() for p in net.parameters()) and np.isfinite(step(a))
+print("usable")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "usable", done.stderr
+
+
+def test_a_run_with_dropout_has_the_same_bits_for_any_number_of_threads():
+    nn, results = gd.nn, []
+    xs, ts = RNG.standard_normal((300, 20)).astype("float32"), RNG.integers(0, 5, 300)
+    for threads in (1, 2, 3):
+        net = nn.Sequential(nn.Dense(20, 200, "relu", key=1), nn.BatchNorm(200), nn.Dropout(0.3, key=2), nn.Dense(200, 5, key=3))
+        x, t = gd.input("x", ("batch", 20), "float32"), gd.input("t", ("batch",), "int64")
+        loss = gd.losses.cross_entropy(net(x, training=True), t)
+        step = gd.function([x, t], loss, updates={**gd.optim.Adam(0.01).updates(loss, net.parameters()), **net.updates()}, threads=threads)
+        history = gd.fit(step, gd.data.batches([xs, ts], 128, key=4), epochs=2, progress=False)
+        results.append(b"".join(v.value.tobytes() for v in net.variables().values()) + history.loss.tobytes())
+    assert results[0] == results[1] == results[2]

@@ -19,11 +19,12 @@ _number = itertools.count()
 class Storage:
     """Owns one C-ordered array for as long as the variable lives; its memory never moves."""
 
-    __slots__ = ("__weakref__", "array", "lock", "number")
+    __slots__ = ("__weakref__", "array", "assigned", "lock", "number")
 
     def __init__(self, array: Any) -> None:
         self.array = array.view(as_dtype(array.dtype))      # pickle makes new dtype objects
         self.lock = renewed(threading.RLock())
+        self.assigned = 0                # how often a value was put in from outside
         self.number = next(_number)      # locks are taken in this order, so two calls cannot wait for each other
 
     def view(self) -> Any:
@@ -42,6 +43,7 @@ class Storage:
             raise ShapeError(f"value: shape {list(new.shape)} given, the variable has {list(self.array.shape)}")
         with self.lock:
             self.array[...] = new
+            self.assigned += 1
 
     def __reduce__(self) -> Any:
         return Storage, (self.array.copy(),)
