@@ -184,3 +184,12 @@ def test_two_layer_classifier_with_l2():
     assert abs(y - 0.9965769841801067) < 1e-15
     np.testing.assert_allclose(g1, [[0.6324593312018546, 0.6224593312018546], [0, 0.02]], rtol=1e-14)
     np.testing.assert_allclose(g2, [0.3312296656009273, 0.6224593312018546], rtol=1e-14)
+
+
+def test_a_class_that_logits_and_target_rule_out_costs_nothing():
+    z, t = gd.input("z", (2, 3)), gd.input("t", (2, 3))
+    loss = L.cross_entropy(z, t, reduction="none")
+    y, g = gd.function([z, t], [loss, gd.grad(gd.sum(loss), z)])([[0.0, 0.0, -np.inf], [0.0, -np.inf, 1.0]], [[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]])
+    np.testing.assert_allclose(y, [np.log(2), np.inf], rtol=1e-15)
+    np.testing.assert_allclose(g[0], [0, 0, 0], atol=1e-15)
+    assert float(gd.evaluate(L.lp(gd.constant([1.0]), [0.0], np.int64(3)), {})) == 1.0

@@ -5,6 +5,7 @@ Every loss takes `reduction`: "mean" (over all samples, the default), "sum" or "
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 from ..dtypes import FLOAT64
@@ -12,7 +13,7 @@ from ..errors import DTypeError, NodeTypeError, ShapeError
 from ..graph.build import as_node, public
 from ..graph.node import Node
 from ..ops import reduction as reduce
-from ..ops.binary import equal, greater, multiply, not_equal, power, subtract, where, xlogy
+from ..ops.binary import equal, greater, logical_and, multiply, not_equal, power, subtract, where, xlogy
 from ..ops.families import cast, floating, pair
 from ..ops.indexing import from_zero, take_along_axis
 from ..ops.movement import expand_dims, squeeze
@@ -65,7 +66,7 @@ def lp(p: Any, q: Any, order: float = 2.0, *, axis: int = -1, reduction: str = "
     Shapes: p and q alike, [.., n] -> one distance a row. Raises ShapeError for other orders or shapes.
     """
     p, q = _same(p, q, ("p", "q"))
-    if isinstance(order, bool) or not isinstance(order, (int, float)) or not order >= 1:
+    if not isinstance(order, Real) or isinstance(order, bool) or not order >= 1:
         raise ShapeError(f"order is a number, at least 1, not {order!r}")
     d = absolute(p - q)
     if order == float("inf"):
@@ -134,14 +135,16 @@ def cross_entropy(logits: Any, target: Any, *, axis: int = -1, label_smoothing: 
     """
     z, t = floating(logits), as_node(target)
     axis = normalize_axis(axis, z.ndim)
-    if isinstance(label_smoothing, bool) or not isinstance(label_smoothing, (int, float)) or not 0 <= label_smoothing <= 1:
+    if not isinstance(label_smoothing, Real) or isinstance(label_smoothing, bool) or not 0 <= label_smoothing <= 1:
         raise ShapeError(f"label_smoothing is a number from 0 to 1, not {label_smoothing!r}")
     logs = log_softmax(z, axis=axis)
     if t.dtype.kind in "iu":
         per_sample = -_picked(logs, t, axis)
     elif t.dtype.kind == "f":
         z, t = _same(z, t, ("the logits", "the target"))
-        per_sample = -reduce.sum(multiply(cast(t, logs.dtype), logs), axis=axis)
+        t = cast(t, logs.dtype)
+        impossible = logical_and(equal(t, 0.0), equal(logs, -float("inf")))      # 0 log 0 = 0: a class ruled out by both
+        per_sample = -reduce.sum(multiply(t, where(impossible, 0.0, logs)), axis=axis)
     else:
         raise DTypeError(f"the target is {t.dtype}: integer labels or float probabilities are needed")
     if label_smoothing:
