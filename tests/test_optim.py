@@ -272,3 +272,51 @@ def test_bad_input_is_named():
         optim.clip_by_norm([a], 0)
     with pytest.raises(ShapeError, match="steps"):
         S.cosine(0.1, 0)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 500.0])
+@pytest.mark.parametrize("name", METHODS)
+def test_float16_parameters_are_stepped_in_float32(name, scale):
+    """Squares of small or large float16 gradients vanish or overflow, and eps is 0 there: NaN from the first step on."""
+    paths = []
+    for dtype in ("float16", "float32"):
+        w = gd.variable(np.array([1.0, 2.0, 0.0], dtype), "w")
+        opt = METHODS[name][0]()
+        step = gd.function([], w, updates=opt.updates(gd.sum(w * np.array([scale, scale, 0.0], dtype)), [w]))
+        for _ in range(3):
+            step()
+        assert w.value.dtype == dtype
+        paths.append(np.array(w.value, "float64"))
+    np.testing.assert_allclose(*paths, rtol=3e-3, atol=1e-6)
+
+
+def test_norm_of_float16_gradients_does_not_overflow():
+    g = gd.constant(np.array([300.0, 400.0], "float16"))
+    np.testing.assert_allclose(gd.evaluate(optim.clip_by_norm(g, 1.0), {}), [0.6, 0.8], rtol=1e-3)
+
+
+def test_a_copied_or_pickled_optimiser_belongs_to_the_copied_parameters():
+    import copy
+    import pickle
+    w = gd.variable(START, "w")
+    opt = optim.Adam()
+    loss = gd.sum(w * w)
+    gd.function([], loss, updates=opt.updates(loss, [w]))()
+    for v, other in (copy.deepcopy((w, opt)), pickle.loads(pickle.dumps((w, opt)))):
+        assert all(np.array_equal(a, opt.state()[k]) for k, a in other.state().items())
+        again = gd.sum(v * v)
+        gd.function([], again, updates=other.updates(again, [v]))()
+        assert int(other.step.value) == 2 and len(other.state()) == 3
+    assert int(opt.step.value) == 1
+
+
+def test_numbers_may_be_numpys_and_eps_is_checked():
+    assert optim.Adam(np.float32(0.5), np.float32(0.5)).learning_rate == 0.5
+    assert S.cosine(np.float32(0.5), np.int64(4))(0) == 0.5
+    with pytest.raises(ShapeError, match="eps is"):
+        optim.RMSprop(eps=-1.0)
+    with pytest.raises(ShapeError, match="momentum_decay is"):
+        optim.NAdam(momentum_decay="x")
+    layer = gd.nn.Dense(1, 1)
+    with pytest.raises(NodeTypeError, match=r"such as layer\.parameters"):
+        optim.Adam().updates(gd.sum(layer.w), layer)

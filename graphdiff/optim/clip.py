@@ -2,8 +2,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
+import numpy as np
+
+from ..dtypes import FLOAT16, FLOAT32
 from ..errors import NodeTypeError, ShapeError
 from ..graph.build import public
 from ..graph.node import Node
@@ -21,8 +25,13 @@ def _nodes(gradients: Any) -> list[Node]:
     return nodes
 
 
+def is_number(value: Any) -> bool:
+    """A real number, Python's or NumPy's, but no bool."""
+    return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
+
+
 def _positive(value: Any, what: str) -> Any:
-    if isinstance(value, bool) or (not isinstance(value, Node) and not (isinstance(value, (int, float)) and value > 0)):
+    if not isinstance(value, Node) and not (is_number(value) and value > 0):
         raise ShapeError(f"{what} is a number above 0, or a node, not {value!r}")
     return value
 
@@ -35,7 +44,7 @@ def global_norm(gradients: Any) -> Node:
         raise ShapeError("there are no gradients")
     total: Any = None
     for g in nodes:
-        s = sum_of(square(g))
+        s = sum_of(square(cast(g, FLOAT32) if g.dtype is FLOAT16 else g))      # squares of float16 overflow from 256 on
         total = s if total is None else total + s
     return sqrt(total)
 

@@ -9,7 +9,7 @@ from ..graph.state import variable
 from ..ops.binary import maximum, power
 from ..ops.families import cast
 from ..ops.unary import sqrt, square
-from .optimizer import Optimizer, fraction, steps_as_float
+from .optimizer import Optimizer, fraction, not_negative, steps_as_float
 
 
 class GradientDescent(Optimizer):
@@ -62,7 +62,7 @@ class Adagrad(Optimizer):
 
     def __init__(self, learning_rate: Any = 0.01, eps: float = 1e-10, **options: Any) -> None:
         super().__init__(learning_rate, **options)
-        self.eps = eps
+        self.eps = not_negative(eps, "eps")
 
     def rule(self, w: Node, g: Node, state: Mapping[str, Node], rate: Any, t: Node) -> tuple[Node, dict[str, Node]]:
         s = state["squares"] + square(g)
@@ -77,7 +77,7 @@ class Adadelta(Optimizer):
 
     def __init__(self, learning_rate: Any = 1.0, rho: float = 0.95, eps: float = 1e-6, **options: Any) -> None:
         super().__init__(learning_rate, **options)
-        self.rho, self.eps = fraction(rho, "rho"), eps
+        self.rho, self.eps = fraction(rho, "rho"), not_negative(eps, "eps")
 
     def rule(self, w: Node, g: Node, state: Mapping[str, Node], rate: Any, t: Node) -> tuple[Node, dict[str, Node]]:
         s = self.rho * state["squares"] + (1.0 - self.rho) * square(g)
@@ -93,7 +93,7 @@ class RMSprop(Optimizer):
 
     def __init__(self, learning_rate: Any = 0.001, rho: float = 0.9, eps: float = 1e-8, **options: Any) -> None:
         super().__init__(learning_rate, **options)
-        self.rho, self.eps = fraction(rho, "rho"), eps
+        self.rho, self.eps = fraction(rho, "rho"), not_negative(eps, "eps")
 
     def rule(self, w: Node, g: Node, state: Mapping[str, Node], rate: Any, t: Node) -> tuple[Node, dict[str, Node]]:
         s = self.rho * state["squares"] + (1.0 - self.rho) * square(g)
@@ -108,7 +108,7 @@ class Adam(Optimizer):
 
     def __init__(self, learning_rate: Any = 0.001, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8, **options: Any) -> None:
         super().__init__(learning_rate, **options)
-        self.beta1, self.beta2, self.eps = fraction(beta1, "beta1"), fraction(beta2, "beta2"), eps
+        self.beta1, self.beta2, self.eps = fraction(beta1, "beta1"), fraction(beta2, "beta2"), not_negative(eps, "eps")
 
     def _moments(self, g: Node, state: Mapping[str, Node]) -> tuple[Node, Node]:
         m = self.beta1 * state["mean"] + (1.0 - self.beta1) * g
@@ -164,7 +164,7 @@ class NAdam(Adam):
     def __init__(self, learning_rate: Any = 0.002, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8,
                  momentum_decay: float = 0.004, **options: Any) -> None:
         super().__init__(learning_rate, beta1, beta2, eps, **options)
-        self.momentum_decay = momentum_decay
+        self.momentum_decay = not_negative(momentum_decay, "momentum_decay")
         self.product = variable(1.0, "momentum product")
 
     def _mu(self, t: Any) -> Any:

@@ -4,19 +4,19 @@ A method (methods.py) is one function: from a parameter, its gradient and its st
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..diff.reverse import grad
-from ..dtypes import FLOAT64
+from ..dtypes import FLOAT16, FLOAT32, FLOAT64
 from ..errors import FormatError, NodeTypeError, ShapeError, show_name
 from ..graph.build import as_node
 from ..graph.node import Node
 from ..graph.state import variable
 from ..ops.families import cast
-from .clip import clipped
+from .clip import clipped, is_number
 
 
 class Optimizer:
@@ -34,8 +34,7 @@ class Optimizer:
         self.weight_decay = _decay(weight_decay)
         self.clip_norm, self.clip_value = clip_norm, clip_value
         self.step = variable(np.array(0, np.int64), "step")
-        self._slots: dict[int, dict[str, Node]] = {}
-        self._parameters: list[Node] = []
+        self._slots: dict[Node, dict[str, Node]] = {}      # by parameter, in the order they were met
 
     # -- one step ---------------------------------------------------------------------------------------------------------
 
@@ -65,13 +64,14 @@ class Optimizer:
             gs = list(clipped(gs, group.get("clip_norm", self.clip_norm), group.get("clip_value", self.clip_value)))
             rate = self._rate_node(_rate(group.get("learning_rate", self.learning_rate)))
             for w, g in zip(mine, gs, strict=True):
+                x, g = cast(w, _wide(w)), cast(g, _wide(w))
                 if decay and not self.decoupled:
-                    g = g + decay * w
+                    g = g + decay * x
                 state = self._state(w)
-                value, changed = self.rule(w, g, state, _as(rate, w), t)
+                value, changed = self.rule(x, g, state, _as(rate, x), t)
                 if decay and self.decoupled:
-                    value = value - _as(rate, w) * (decay * w)
-                new[w] = value
+                    value = value - _as(rate, x) * (decay * x)
+                new[w] = cast(value, w.dtype)
                 for name, node in changed.items():
                     new[state[name]] = node
         new.update(self.shared(t))
@@ -92,20 +92,18 @@ class Optimizer:
         return rate(self.step) if callable(rate) and not isinstance(rate, Node) else rate
 
     def _state(self, w: Node) -> dict[str, Node]:
-        state = self._slots.get(id(w))
+        state = self._slots.get(w)
         if state is None:
-            array = w._attrs[0].array
-            state = {name: variable(np.zeros_like(array), f"{w.name or 'parameter'}.{name}") for name in self.slots}
-            self._slots[id(w)] = state
-            self._parameters.append(w)
+            zeros = np.zeros(w.shape, _wide(w))
+            state = self._slots[w] = {name: variable(zeros, f"{w.name or 'parameter'}.{name}") for name in self.slots}
         return state
 
     # -- state ------------------------------------------------------------------------------------------------------------
 
     def _named(self) -> dict[str, Node]:
         named = {"step": self.step}
-        for i, w in enumerate(self._parameters):
-            for name, v in self._slots[id(w)].items():
+        for i, (w, state) in enumerate(self._slots.items()):
+            for name, v in state.items():
                 named[f"{i}.{w.name or 'parameter'}.{name}"] = v
         return named
 
@@ -130,6 +128,8 @@ class Optimizer:
 
 
 def _groups(parameters: Any) -> list[dict[str, Any]]:
+    if not isinstance(parameters, (Node, Mapping, Iterable)):
+        raise NodeTypeError(f"updates: a list of variables is needed, such as layer.parameters(), not {type(parameters).__name__}")
     items = [parameters] if isinstance(parameters, (Node, Mapping)) else list(parameters)
     groups: list[dict[str, Any]] = []
     plain: list[Node] = []
@@ -165,6 +165,11 @@ def _as(rate: Any, w: Node) -> Any:
     return cast(rate, w.dtype) if isinstance(rate, Node) else rate
 
 
+def _wide(w: Node) -> Any:
+    """The dtype of a parameter's step and state: squares of float16 gradients would overflow, and eps is 0 there."""
+    return FLOAT32 if w.dtype is FLOAT16 else w.dtype
+
+
 def _rate(rate: Any) -> Any:
     if isinstance(rate, Node):
         if rate.shape != ():
@@ -172,21 +177,28 @@ def _rate(rate: Any) -> Any:
         return rate
     if callable(rate):
         return rate
-    if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate < float("inf"):
+    if not is_number(rate) or not 0 <= rate < float("inf"):
         raise ShapeError(f"learning_rate is a number, at least 0, a node or a schedule, not {rate!r}")
     return float(rate)
 
 
 def _decay(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
+    if not is_number(value) or not 0 <= value < float("inf"):
         raise ShapeError(f"weight_decay is a number, at least 0, not {value!r}")
     return float(value)
 
 
 def fraction(value: Any, what: str) -> float:
     """A number in [0, 1), such as a decay rate."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1:
+    if not is_number(value) or not 0 <= value < 1:
         raise ShapeError(f"{what} is a number from 0 to below 1, not {value!r}")
+    return float(value)
+
+
+def not_negative(value: Any, what: str) -> float:
+    """A finite number of at least 0, such as eps."""
+    if not is_number(value) or not 0 <= value < float("inf"):
+        raise ShapeError(f"{what} is a finite number, at least 0, not {value!r}")
     return float(value)
 
 

@@ -20,6 +20,7 @@ from ..ops.binary import maximum, minimum, power, where
 from ..ops.families import cast
 from ..ops.methods import floor
 from ..ops.unary import cos
+from .clip import is_number
 
 Schedule = Callable[[Any], Any]
 
@@ -37,15 +38,15 @@ def _words(step: Any) -> tuple[Any, Any]:
 
 
 def _rate(value: Any, what: str = "rate") -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not (math.isfinite(value) and value >= 0):
+    if not is_number(value) or not (math.isfinite(value) and value >= 0):
         raise ShapeError(f"schedules: {what} is a finite number, at least 0, not {value!r}")
     return float(value)
 
 
 def _count(value: Any, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise ShapeError(f"schedules: {what} is a whole number, at least 1, not {value!r}")
-    return value
+    return int(value)
 
 
 def constant(rate: float) -> Schedule:
@@ -127,7 +128,7 @@ def cosine(rate: float, steps: int, final: float = 0.0) -> Schedule:
 def warmup(schedule: Schedule | float, steps: int) -> Schedule:
     """The rate grows in equal steps to the schedule's first; then the schedule runs from its start. Source: Goyal et al. 2017."""
     steps = _count(steps, "steps")
-    later = constant(schedule) if isinstance(schedule, (int, float)) else schedule
+    later = schedule if callable(schedule) else constant(schedule)
 
     def at(step: Any) -> Any:
         t, m = _words(step)
