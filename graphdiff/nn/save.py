@@ -5,6 +5,7 @@ offsets) and the arrays' bytes. Reading trusts nothing: sizes, offsets and names
 """
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -18,6 +19,7 @@ from ..errors import FormatError, NodeTypeError, show_name
 from .layer import Layer
 
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "U8": "|u1", "BOOL": "|b1"}
+_number = itertools.count()
 _NAMES = {np.dtype(v): k for k, v in _DTYPES.items()}
 _HEADER_LIMIT = 100_000_000      # bytes: the limit of the format's own library
 
@@ -28,13 +30,14 @@ def save(path: Any, layer: Layer | Mapping[str, Any]) -> None:
     The suffix says the format. The file is written beside the target and moved into place: an old one is never half replaced.
     """
     arrays = _arrays(layer)
-    path = os.fspath(path)
+    path = os.fsdecode(path)
     write = {".safetensors": _write_safetensors, ".npz": _write_npz}.get(_suffix(path))
     if write is None:
         raise FormatError(f"save: {show_name(path)}: the suffix is .safetensors or .npz")
-    unfinished = f"{path}.unfinished-{os.getpid()}"
+    unfinished = f"{path}.unfinished-{os.getpid()}-{next(_number)}"
+    file = open(unfinished, "xb")      # two threads, or what a killed process left, have other names
     try:
-        with open(unfinished, "xb") as file:
+        with file:
             write(file, arrays)
         os.replace(unfinished, path)
     except BaseException:
@@ -48,7 +51,9 @@ def load(path: Any, layer: Layer | None = None) -> dict[str, Any]:
 
     Raises FormatError for a damaged file, and when names, shapes or dtypes are not the layer's.
     """
-    path = os.fspath(path)
+    if layer is not None and not isinstance(layer, Layer):
+        raise NodeTypeError(f"load: a layer is needed, not {type(layer).__name__}; without one the arrays are returned")
+    path = os.fsdecode(path)
     read = {".safetensors": _read_safetensors, ".npz": _read_npz}.get(_suffix(path))
     if read is None:
         raise FormatError(f"load: {show_name(path)}: the suffix is .safetensors or .npz")
@@ -79,6 +84,8 @@ def _arrays(layer: Any) -> dict[str, Any]:
     arrays = {}
     for name, value in layer.items():
         a = np.asarray(value)
+        if name == "__metadata__":
+            raise FormatError("save: no array can be called __metadata__, which means something else in .safetensors files")
         if not isinstance(name, str) or a.dtype.newbyteorder("<") not in _NAMES:
             raise NodeTypeError(f"save: {show_name(str(name))} is {a.dtype}; float16 to float64, int32, int64, uint8 and bool can be saved")
         arrays[name] = a
@@ -88,6 +95,8 @@ def _arrays(layer: Any) -> dict[str, Any]:
 def _write_npz(file: Any, arrays: Mapping[str, Any]) -> None:
     with zipfile.ZipFile(file, "w") as archive:      # np.savez would take an array called "file" for its own argument
         for name, a in arrays.items():
+            if "\0" in name:      # zip ends the name there
+                raise FormatError(f"save: {show_name(name)} cannot be a name in an .npz file")
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, np.ascontiguousarray(a).reshape(a.shape), allow_pickle=False)
 
@@ -95,11 +104,16 @@ def _write_npz(file: Any, arrays: Mapping[str, Any]) -> None:
 def _read_npz(path: str) -> dict[str, Any]:
     with open(path, "rb") as file:      # opened here: NumPy leaves a damaged file open
         try:
-            archive = np.load(file, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise FormatError(f"load: {show_name(path)} is no .npz archive")
-            with archive:
-                return {name: archive[name] for name in archive.files}
+            arrays: dict[str, Any] = {}
+            with zipfile.ZipFile(file) as archive:      # np.load takes "a.npy" for "a", and gives bytes for what is no array
+                for entry in archive.infolist():
+                    name = entry.filename.removesuffix(".npy")
+                    if name == entry.filename or name in arrays:
+                        raise FormatError(f"load: {show_name(path)}: {show_name(entry.filename)} is no array, or occurs twice")
+                    with archive.open(entry) as member:
+                        a = np.lib.format.read_array(member, allow_pickle=False)
+                    arrays[name] = a if a.dtype.isnative else a.astype(a.dtype.newbyteorder("="))
+            return arrays
         except FormatError:
             raise
         except Exception as error:      # zipfile and NumPy raise many kinds for damaged files
@@ -143,11 +157,12 @@ def _read_safetensors(path: str) -> dict[str, Any]:
     for name, entry in header.items():
         if name == "__metadata__":
             continue
-        if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"} or entry["dtype"] not in _DTYPES:
+        if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"} or entry["dtype"] not in list(_DTYPES):
             raise wrong(f"the entry of {show_name(name)} is not understood")
         shape, offsets = entry["shape"], entry["data_offsets"]
         numbers = [*shape, *offsets] if isinstance(shape, list) and isinstance(offsets, list) else [None]
-        if not all(type(n) is int and 0 <= n < 1 << 62 for n in numbers) or len(offsets) != 2 or len(shape) > 32:
+        if not all(type(n) is int and 0 <= n < 1 << 62 for n in numbers) or len(offsets) != 2 or len(shape) > 32 or \
+                math.prod(n or 1 for n in shape) >= 1 << 59:      # bytes NumPy can count, in an empty array too
             raise wrong(f"the sizes of {show_name(name)} are not numbers")
         dtype = np.dtype(_DTYPES[entry["dtype"]])
         start, stop = offsets
