@@ -462,3 +462,172 @@ def test_bad_arguments_are_named():
         nn.Sequential(nn.Dense(2, 2), 3)
     with pytest.raises(DTypeError, match="dtype is a float"):
         nn.Dense(2, 2, dtype="int64")
+
+
+# -- layers used in unusual ways --------------------------------------------------------------------------------------------
+
+def test_constructors_take_sizes_activation_bias_init_key_dtype_name_in_that_order():
+    for kind, sizes in ((nn.Dense, (4, 6)), (nn.Conv, (4, 6, 3)), (nn.ConvTranspose, (4, 6, 3)), (nn.RNN, (4, 6)), (nn.GRU, (4, 6)), (nn.LSTM, (4, 6)),
+                        (nn.RNNCell, (4, 6)), (nn.GRUCell, (4, 6)), (nn.LSTMCell, (4, 6)), (nn.MultiHeadAttention, (4, 2)), (nn.GraphLayer, (4, 6))):
+        layer = kind(*sizes, None, False, "he", 3, "float64", "mine")
+        assert layer.name == "mine" and all(p.dtype == "float64" for p in layer.parameters())
+        assert not any(p.name.rsplit(".", 1)[1].startswith("b") for p in layer.parameters())
+    with pytest.raises(NodeTypeError, match="activation is None or 'tanh', not 'relu'"):
+        nn.LSTM(2, 3, "relu")
+    x = gd.input("x", (2, 3, 4))
+    values = [gd.evaluate(nn.RNN(4, 5, a, key=1, dtype="float64")(x), {x: np.ones((2, 3, 4))}) for a in (None, "tanh")]
+    np.testing.assert_array_equal(*values)
+
+
+def test_copies_of_a_layer_know_what_is_no_parameter():
+    import copy
+    import pickle
+    net = nn.Sequential(nn.Dense(2, 2), nn.BatchNorm(2), nn.Dropout(0.5, key=1))
+    net(gd.input("x", (3, 2), "float32"), training=True)
+    for other in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert [p.name for p in other.parameters()] == [p.name for p in net.parameters()]
+        assert list(other.variables()) == list(net.variables())
+        other[0].b.value = np.ones(2, "float32")
+    assert not net[0].b.value.any()
+
+
+def test_nested_lists_and_dicts_of_layers_and_variables_are_found():
+    class Net(nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.blocks = [[nn.Dense(2, 2)], (nn.Dense(2, 2), {"deep": nn.Dense(2, 2)})]
+            self.scales = [gd.variable([1.0], "scale")]
+    assert list(Net().variables()) == ["scales.0", "blocks.0.0.w", "blocks.0.0.b", "blocks.1.0.w", "blocks.1.0.b", "blocks.1.1.deep.w",
+                                       "blocks.1.1.deep.b"]
+    net = Net()
+    net.blocks = {"a": {"b": nn.Dense(2, 2)}, "a.b": nn.Dense(2, 2)}
+    with pytest.raises(ShapeError, match=r"two variables have the path blocks\.a\.b\.w"):
+        net.variables()
+
+
+def test_a_layer_that_stands_in_a_network_twice():
+    drop = nn.Dropout(0.5, key=1)
+    x = gd.input("x", (4000,), "float32")
+    net = nn.Sequential(drop, gd.relu, drop)
+    share = (gd.evaluate(net(x, training=True), {x: np.ones(4000, "float32")}) > 0).mean()
+    assert abs(share - 0.25) < 0.05      # other elements the second time
+    assert len(net.updates()) == 1
+    norm = nn.BatchNorm(1, dtype="float64")
+    y = gd.input("y", (2, 1))
+    net = nn.Sequential(norm, lambda h: h + 7.0, norm)
+    net(y, training=True)
+    gd.function([y], [], updates=net.updates())(np.array([[1.0], [5.0]]))
+    np.testing.assert_allclose(norm.mean.value, [0.9 * (0.1 * 3.0) + 0.1 * 7.0])
+
+
+def test_a_key_that_is_a_variable_is_saved_but_no_parameter():
+    key = gd.variable(np.array(gd.evaluate(gd.random.key(1), {})), "key")
+    net = nn.Sequential(nn.Dense(2, 2), nn.Dropout(0.5, key=key))
+    assert len(net.parameters()) == 2 and "steps.1.key" in net.variables()
+
+
+def test_two_layers_of_one_kind_have_variables_of_two_names():
+    net = nn.Sequential(nn.Dense(2, 2), nn.Dense(2, 2))
+    assert [p.name for p in net.parameters()] == ["dense.w", "dense.b", "dense2.w", "dense2.b"]
+    with pytest.raises(gd.errors.GradientError, match=r"dense2\.w"):
+        gd.optim.Adam().updates(gd.sum(net[0](gd.input("x", (1, 2), "float32"))), net.parameters())
+
+
+def test_a_last_batch_of_one_or_none_does_not_spoil_the_running_averages():
+    layer = nn.BatchNorm(2, dtype="float64")
+    x = gd.input("x", ("batch", 2))
+    step = gd.function([x], layer(x, training=True), updates=layer.updates())
+    for n in (1, 0):
+        step(np.ones((n, 2)))
+        np.testing.assert_array_equal(layer.mean.value, [0, 0])
+        np.testing.assert_array_equal(layer.var.value, [1, 1])
+    step(np.array([[1.0, 0.0], [3.0, 0.0]]))
+    np.testing.assert_allclose(layer.mean.value, [0.2, 0.0])
+
+
+def test_batch_norm_of_another_dtype_keeps_its_running_averages():
+    layer = nn.BatchNorm(2)
+    x = gd.input("x", (3, 2), "float64")
+    gd.function([x], layer(x, training=True), updates=layer.updates())(np.ones((3, 2)))
+    np.testing.assert_allclose(layer.mean.value, [0.1, 0.1], rtol=1e-6)
+
+
+def test_negative_ids_are_no_ids():
+    with pytest.raises(OutOfBounds, match="index -1"):
+        run(nn.Embedding(4, 2), np.array([-1]))
+    layer = nn.GraphLayer(3, 2, key=1, dtype="float64")
+    for senders, receivers in (([-1], [0]), ([0], [-1])):
+        with pytest.raises(OutOfBounds, match="index -1"):
+            run(layer, np.ones((3, 3)), np.array(senders), np.array(receivers))
+
+
+@pytest.mark.parametrize("how", ["sum", "mean", "max"])
+def test_graphs_of_named_sizes_without_edges_or_nodes(how):
+    layer = nn.GraphLayer(3, 2, key=1, dtype="float64", n_global=1, how=how)
+    given = [gd.input("v", ("nodes", 3)), gd.input("s", ("edges",), "int64"), gd.input("r", ("edges",), "int64"), gd.input("u", (1,))]
+    outputs = layer(*given[:3], u=given[3])
+    f = gd.function(given, [*outputs, *gd.grad(sum((gd.sum(y) for y in outputs), gd.constant(0.0)), layer.parameters())])
+    none, u = np.zeros(0, int), np.ones(1)
+    for results in (f(np.ones((4, 3)), none, none, u), f(np.ones((0, 3)), none, none, u)):
+        assert all(np.isfinite(a).all() for a in results)
+    nodes, ends = RNG.standard_normal((4, 3)), (np.array([0, 1, 2]), np.array([1, 2, 1]))
+    fixed = [gd.input("v", (4, 3)), gd.input("s", (3,), "int64"), gd.input("r", (3,), "int64")]
+    want = gd.function([*fixed, given[3]], list(layer(*fixed, u=given[3])))(nodes, *ends, u)
+    for a, b in zip(f(nodes, *ends, u), want, strict=False):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def test_graph_layer_names_operands_that_do_not_fit():
+    layer = nn.GraphLayer(3, 2, n_edge=2, n_global=2, dtype="float64")
+    v, i = gd.input("v", (4, 3)), gd.input("i", (5,), "int64")
+    e, u = gd.input("e", (5, 2)), gd.input("u", (2,))
+    for change, text in (({"receivers": gd.input("r", (4,), "int64")}, "5 senders and 4 receivers"), ({"e": gd.input("e", (4, 2))}, "e is"),
+                         ({"u": gd.input("u", (1, 2))}, "u is")):
+        with pytest.raises(ShapeError, match=text):
+            layer(v, i, **{"receivers": i, "e": e, "u": u, **change})
+    with pytest.raises(ShapeError, match="heads is at least 1"):
+        nn.functional.multi_head_attention(gd.input("x", (1, 2, 4)), gd.input("x", (1, 2, 4)), gd.input("x", (1, 2, 4)), 0)
+
+
+def test_numbers_may_be_numpys():
+    assert nn.Dropout(np.float32(0.5)).p == 0.5 and nn.BatchNorm(np.int64(2), momentum=np.float32(0.5)).momentum == 0.5
+    with pytest.raises(ShapeError, match="p is a number"):
+        nn.Dropout(np.bool_(True))
+
+
+# -- hostile files ----------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("dtype", "shape"), [(["F32"], []), ("F32", [0, 1 << 61]), ("F32", [1 << 61, 1 << 61, 0]), ({}, 0)])
+def test_hostile_safetensors_headers(tmp_path, dtype, shape):
+    text = json.dumps({"x": {"dtype": dtype, "shape": shape, "data_offsets": [0, 0]}}).encode()
+    (tmp_path / "x.safetensors").write_bytes(len(text).to_bytes(8, "little") + text)
+    with pytest.raises(FormatError, match="damaged"):
+        nn.load(tmp_path / "x.safetensors")
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".npz"])
+def test_names_of_any_kind_come_back_as_they_were(tmp_path, suffix):
+    arrays = {name: np.array([i]) for i, name in enumerate(["a", "a.npy", "", "../../x", "/etc/x", "file", "é\n", "c\\d", "dir/", "a.npy.npy"])}
+    path = str(tmp_path / f"a{suffix}").encode()      # a path of bytes
+    nn.save(path, arrays)
+    found = nn.load(path)
+    assert {k: int(v[0]) for k, v in found.items()} == {k: int(v[0]) for k, v in arrays.items()}
+    assert [p.name for p in tmp_path.iterdir()] == [f"a{suffix}"]
+    with pytest.raises(FormatError, match="__metadata__"):
+        nn.save(path, {"__metadata__": np.zeros(1)})
+    assert set(nn.load(path)) == set(arrays)
+    with pytest.raises(NodeTypeError, match="a layer is needed, not dict"):
+        nn.load(path, {})
+
+
+def test_archives_with_other_members_or_one_twice(tmp_path):
+    import zipfile
+    layer = nn.Dense(2, 2)
+    nn.save(tmp_path / "a.npz", layer)
+    with zipfile.ZipFile(tmp_path / "a.npz", "a") as archive:
+        archive.writestr("readme.txt", "hello")
+    with pytest.raises(FormatError, match=r"readme\.txt is no array"):
+        nn.load(tmp_path / "a.npz", layer)
+    with pytest.raises(FormatError, match="cannot be a name"):
+        nn.save(tmp_path / "b.npz", {"a\0b": np.zeros(1)})
+    assert [p.name for p in tmp_path.iterdir()] == ["a.npz"]

@@ -9,6 +9,7 @@ from ..errors import ShapeError
 from ..graph.build import as_node
 from ..graph.node import Node
 from ..ops.linalg import matmul
+from . import activation as activations
 from . import checks, init
 from . import functional as F
 from .layer import Layer
@@ -22,14 +23,15 @@ class MultiHeadAttention(Layer):
     variable of the graph. Source: Vaswani et al. 2017.
     """
 
-    def __init__(self, n: int, heads: int, bias: bool = True, init: Any = "glorot", key: Any = None, dtype: Any = "float32",
-                 name: str | None = None, *, n_context: int | None = None) -> None:
+    def __init__(self, n: int, heads: int, activation: Any = None, bias: bool = True, init: Any = "glorot", key: Any = None,
+                 dtype: Any = "float32", name: str | None = None, *, n_context: int | None = None) -> None:
         super().__init__(name)
         self.n, self.heads = checks.size(n, "n"), checks.size(heads, "heads")
         if self.n % self.heads:
             raise ShapeError(f"{heads} heads do not divide vectors of {n} numbers")
         source = self.n if n_context is None else checks.size(n_context, "n_context")
         self.n_context = source
+        self.activation = activations.find(activation)
         dtype = checks.floating(dtype)
         keys = _split(key, 4)
         for part, n_in, k in (("q", self.n, keys[0]), ("k", source, keys[1]), ("v", source, keys[2]), ("o", self.n, keys[3])):
@@ -49,7 +51,8 @@ class MultiHeadAttention(Layer):
         checks.features(source, -1, self.n_context, self.name)
         y = F.multi_head_attention(self._project(x, "q"), self._project(source, "k"), self._project(source, "v"), self.heads, mask,
                                    causal=causal)
-        return self._project(y, "o")
+        y = self._project(y, "o")
+        return y if self.activation is None else self.activation(y)
 
 
 _make, _split = init.make, init.split

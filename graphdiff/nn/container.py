@@ -28,11 +28,11 @@ class Sequential(Layer):
         super().__init__(name)
         self.steps = [_checked(s, f"step {i}") for i, s in enumerate(steps)]
         taken: dict[str, int] = {}
-        for s in self.steps:      # two of one kind have names of their own in pictures
-            if isinstance(s, Layer):
+        for i, s in enumerate(self.steps):      # two of one kind have names of their own in pictures and messages
+            if isinstance(s, Layer) and not any(s is other for other in self.steps[:i]):
                 n = taken[s.name] = taken.get(s.name, 0) + 1
                 if n > 1 and s.name == type(s).__name__.lower():
-                    s.name = f"{s.name}{n}"
+                    s.rename(f"{s.name}{n}")
 
     def forward(self, x: Any, training: bool) -> Any:
         for step in self.steps:

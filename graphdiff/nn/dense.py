@@ -9,7 +9,7 @@ from ..errors import DTypeError, ShapeError
 from ..graph.build import as_node
 from ..graph.node import Node
 from ..ops import random
-from ..ops.indexing import take
+from ..ops.indexing import from_zero, take
 from ..ops.linalg import matmul
 from . import activation as activations
 from . import checks, init
@@ -48,17 +48,22 @@ class Dropout(Layer):
 
     def __init__(self, p: float = 0.5, *, key: Any = None, name: str | None = None) -> None:
         super().__init__(name)
-        if isinstance(p, bool) or not isinstance(p, (int, float)) or not 0 <= p <= 1:
+        if not checks.number(p) or not 0 <= p <= 1:
             raise ShapeError(f"p is a number from 0 to 1, not {p!r}")
         self.p = float(p)
         self.key = init.as_key(key)
+        if self.key.op.name == "variable":      # saved, but no parameter
+            self._state.append(self.key)
         self.counter = self.state(np.array(0, np.int64), "counter")
 
     def forward(self, x: Node, training: bool) -> Node:
         if not training or self.p == 0:
             return x
         self.later(self.counter, self.counter + 1)
-        return random.dropout(x, self.p, random.fold_in(self.key, self.counter))
+        key = random.fold_in(self.key, self.counter)
+        if self._uses > 1:      # a layer that stands in a network twice drops others there
+            key = random.fold_in(key, self._uses)
+        return random.dropout(x, self.p, key)
 
 
 class Embedding(Layer):
@@ -73,6 +78,6 @@ class Embedding(Layer):
         ids = as_node(x)
         if ids.dtype.kind not in "iu":
             raise DTypeError(f"{self.name}: ids are {ids.dtype}, integers are needed")
-        return take(self.w, ids, axis=0)
+        return take(self.w, from_zero(ids), axis=0)
 
 

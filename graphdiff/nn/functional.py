@@ -17,6 +17,7 @@ from ..ops.linalg import matmul
 from ..ops.movement import concatenate, reshape_to, transpose
 from ..ops.sequence import gru, gru_cell, lstm, lstm_cell, rnn, rnn_cell
 from . import activation as activations
+from . import checks
 
 __all__ = ["aggregate", "dense", "gru", "gru_cell", "lstm", "lstm_cell", "multi_head_attention", "rnn", "rnn_cell"]
 
@@ -44,6 +45,7 @@ def multi_head_attention(q: Any, k: Any, v: Any, heads: int, mask: Any = None, *
 
     mask: as in gd.attention, broadcast to [batch, heads, m, n]; one of three axes has no head axis.
     """
+    heads = checks.size(heads, "heads")
     q, k, v = as_node(q), as_node(k), as_node(v)
     for name, x in (("q", q), ("k", k), ("v", v)):
         if x.ndim != 3:

@@ -6,9 +6,11 @@ from typing import Any
 from ..errors import DTypeError, NodeTypeError, ShapeError
 from ..graph.build import as_node
 from ..graph.node import Node
-from ..ops.movement import broadcast_to, expand_dims
+from ..ops.indexing import from_zero
+from ..ops.movement import broadcast_to, expand_dims, zeros
 from ..ops.reduction import max as max_of
 from ..ops.reduction import mean, sum
+from ..specs import unify
 from . import checks, init
 from . import functional as F
 from .dense import Dense
@@ -49,12 +51,22 @@ class GraphLayer(Layer):
                 raise DTypeError(f"{self.name}: {name} are {index.dtype}, integers are needed")
             if index.ndim != 1:
                 raise ShapeError(f"{self.name}: {name} are {index.spec}, one axis is needed")
+        if unify(senders.shape[0], receivers.shape[0]) is None:
+            raise ShapeError(f"{self.name}: there are {senders.shape[0]} senders and {receivers.shape[0]} receivers")
+        senders, receivers = from_zero(senders), from_zero(receivers)
         if (e is None) != (self.n_edge == 0) or (u is None) != (self.n_global == 0):
             raise ShapeError(f"{self.name}: edges have {self.n_edge} features and the graph {self.n_global}; e or u is missing or too much")
-        parts = list(F.gathered(v, senders, receivers, None if e is None else as_node(e)))
+        if e is not None:
+            e = as_node(e)
+            if e.ndim != 2 or unify(e.shape[0], senders.shape[0]) is None:
+                raise ShapeError(f"{self.name}: e is {e.spec}, [{senders.shape[0]}, {self.n_edge}] is needed")
+            checks.features(e, 1, self.n_edge, self.name)
+        parts = list(F.gathered(v, senders, receivers, e))
         nodes = v.shape[0]
         if u is not None:
             u = as_node(u)
+            if u.ndim != 1 or unify(u.shape[0], self.n_global) is None:
+                raise ShapeError(f"{self.name}: u is {u.spec}, [{self.n_global}] is needed")
             parts.append(_repeated(u, senders.shape[0]))
         e = self.edge(F.joined(parts), training=training)
         about = [v, F.aggregate(e, receivers, nodes, self.how)]
@@ -63,8 +75,13 @@ class GraphLayer(Layer):
         new = self.node(F.joined(about), training=training)
         if self.globals is None:
             return new, e, None
-        pool = _POOLS[self.how]
-        return new, e, self.globals(F.joined([u, pool(e, axis=0), pool(new, axis=0)]), training=training)
+        return new, e, self.globals(F.joined([u, self._pool(e), self._pool(new)]), training=training)
+
+    def _pool(self, x: Node) -> Node:
+        """[n, d] -> [d]; zeros where there are none, as for a node without messages."""
+        if isinstance(x.shape[0], int) and x.shape[0] > 0:
+            return _POOLS[self.how](x, axis=0)
+        return F.aggregate(x, zeros((x.shape[0],), "int64"), 1, self.how)[0]
 
 
 def _repeated(u: Node, n: Any) -> Node:

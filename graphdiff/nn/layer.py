@@ -2,10 +2,11 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..errors import NodeTypeError
+from ..errors import NodeTypeError, ShapeError, show_name
 from ..graph.build import as_node
 from ..graph.node import Node
 from ..graph.state import variable
@@ -14,19 +15,31 @@ from ..scope import scope
 _count = itertools.count(1)
 
 
+class _Calls(threading.local):
+    """The application under way: how deep its layers are nested, and a number that no other application of this process has."""
+
+    depth = 0
+    number: object = None
+
+
+_calls = _Calls()
+
+
 class Layer:
     """Base of the layers. A subclass sets variables and other layers as attributes and defines `forward(x, training)`.
 
     Attributes that are variables are parameters, except those made with `self.state(...)`: they are saved, but an optimiser
-    does not touch them. Lists and tuples of layers count too. A layer used twice shares its variables.
+    does not touch them. What lists, tuples and dicts hold counts too, nested ones as well. A layer used twice shares its variables.
     """
 
     def __init__(self, name: str | None = None) -> None:
         if name is not None and not isinstance(name, str):
             raise NodeTypeError(f"name is a str, not {type(name).__name__}")
         self.name = name or type(self).__name__.lower()
-        self._state: set[int] = set()
+        self._state: list[Node] = []
         self._pending: dict[Node, Node] = {}
+        self._call: object = None      # the application that _pending belongs to
+        self._uses = 0                 # how often this layer was applied in it
 
     # -- for subclasses ---------------------------------------------------------------------------------------------------
 
@@ -40,12 +53,23 @@ class Layer:
     def state(self, value: Any, name: str) -> Node:
         """A variable that belongs to the layer and is not trained."""
         v = variable(value, f"{self.name}.{name}")
-        self._state.add(id(v))
+        self._state.append(v)
         return v
+
+    def rename(self, name: str) -> None:
+        """Another name, for the layer's own variables as well: messages say which of two layers they mean."""
+        for _, v in self._own():
+            if v.name is not None and v.name.startswith(f"{self.name}."):
+                object.__setattr__(v, "name", f"{name}{v.name[len(self.name):]}")      # nodes are immutable; a label changes nothing
+        self.name = name
 
     def later(self, v: Node, value: Node) -> None:
         """Ask for a new value of a state variable after a training step."""
         self._pending[v] = value
+
+    def latest(self, v: Node) -> Node:
+        """The value of a state variable as far as this application has brought it: a layer may stand in a network twice."""
+        return self._pending.get(v, v)
 
     # -- for users --------------------------------------------------------------------------------------------------------
 
@@ -53,10 +77,18 @@ class Layer:
         """The layer applied to x. training: dropout drops, batch norm uses and gathers this batch's statistics."""
         if not isinstance(training, bool):
             raise NodeTypeError(f"{self.name}: training is True or False, not {training!r}")
-        with scope(self.name):
-            if training:
-                self._pending = {}
-            return self.forward(x if isinstance(x, (tuple, list)) else as_node(x), *args, training=training, **options)
+        if _calls.depth == 0:
+            _calls.number = object()
+        if training:
+            if self._call is not _calls.number:
+                self._call, self._pending, self._uses = _calls.number, {}, 0
+            self._uses += 1
+        _calls.depth += 1
+        try:
+            with scope(self.name):
+                return self.forward(x if isinstance(x, (tuple, list)) else as_node(x), *args, training=training, **options)
+        finally:
+            _calls.depth -= 1
 
     def parameters(self) -> list[Node]:
         """The variables an optimiser changes, each once, in the order they were set."""
@@ -71,7 +103,12 @@ class Layer:
 
     def variables(self) -> dict[str, Node]:
         """Every variable, trained or not, by its path: for saving."""
-        return {path: v for path, v, _ in self._variables()}
+        found: dict[str, Node] = {}
+        for path, v, _ in self._variables():
+            if path in found:
+                raise ShapeError(f"{self.name}: two variables have the path {show_name(path)}; a dict's keys may hold no dots")
+            found[path] = v
+        return found
 
     def __repr__(self) -> str:
         import math
@@ -81,16 +118,23 @@ class Layer:
     # -- walking ----------------------------------------------------------------------------------------------------------
 
     def _own(self) -> list[tuple[str, Node]]:
-        return [(key, v) for key, v in vars(self).items() if isinstance(v, Node) and v.op.name == "variable"]
+        return [(path, v) for path, v in self._held() if isinstance(v, Node) and v.op.name == "variable"]
 
     def _children(self) -> Iterator[tuple[str, Layer]]:
-        for key, value in vars(self).items():
-            items: Any = enumerate(value) if isinstance(value, (list, tuple)) else value.items() if isinstance(value, Mapping) else ()
-            if isinstance(value, Layer):
-                yield key, value
-            for k, item in items:
-                if isinstance(item, Layer):
-                    yield f"{key}.{k}", item
+        return ((path, v) for path, v in self._held() if isinstance(v, Layer))
+
+    def _held(self) -> Iterator[tuple[str, Any]]:
+        """What the attributes hold, and the lists, tuples and dicts in them, by path."""
+        stack = [(key, value) for key, value in reversed(vars(self).items()) if key not in _PRIVATE]
+        seen: set[int] = set()
+        while stack:
+            path, value = stack.pop()
+            if isinstance(value, (list, tuple, Mapping)) and id(value) not in seen:
+                seen.add(id(value))
+                items: Any = value.items() if isinstance(value, Mapping) else enumerate(value)
+                stack += [(f"{path}.{k}", item) for k, item in reversed(list(items))]
+            else:
+                yield path, value
 
     def _layers(self) -> list[Layer]:
         """This layer and all below, each once."""
@@ -112,11 +156,15 @@ class Layer:
     def _variables(self) -> list[tuple[str, Node, bool]]:
         found, seen = [], set()
         for path, layer in self._paths():
+            state = {id(v) for v in layer._state}
             for key, v in layer._own():
                 if id(v) not in seen:
                     seen.add(id(v))
-                    found.append((path + key, v, id(v) not in layer._state))
+                    found.append((path + key, v, id(v) not in state))
         return found
+
+
+_PRIVATE = ("_state", "_pending", "_call")
 
 
 def unique_seed() -> int:

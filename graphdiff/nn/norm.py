@@ -8,8 +8,10 @@ import numpy as np
 from ..errors import ShapeError
 from ..graph.node import Node
 from ..ops import activations as ops
-from ..ops.movement import reshape_to
-from ..ops.reduction import mean, var
+from ..ops.binary import greater, where
+from ..ops.families import cast
+from ..ops.movement import concatenate, expand_dims, reshape_to, size
+from ..ops.reduction import mean, prod, var
 from ..ops.unary import reciprocal, sqrt
 from ..specs import nelements
 from . import checks
@@ -19,7 +21,7 @@ from .layer import Layer
 class _Norm(Layer):
     def __init__(self, shape: tuple[int, ...], scale: bool, shift: bool, eps: float, dtype: Any, name: str | None) -> None:
         super().__init__(name)
-        if isinstance(eps, bool) or not isinstance(eps, (int, float)) or not eps > 0:
+        if not checks.number(eps) or not eps > 0:
             raise ShapeError(f"eps is a number above 0, not {eps!r}")
         self.eps = float(eps)
         dtype = checks.floating(dtype)
@@ -38,7 +40,7 @@ class BatchNorm(_Norm):
                  name: str | None = None) -> None:
         self.n = checks.size(n, "n")
         super().__init__((self.n,), scale, shift, eps, dtype, name)
-        if isinstance(momentum, bool) or not isinstance(momentum, (int, float)) or not 0 <= momentum <= 1:
+        if not checks.number(momentum) or not 0 <= momentum <= 1:
             raise ShapeError(f"momentum is a number from 0 to 1, not {momentum!r}")
         self.momentum = float(momentum)
         self.mean = self.state(np.zeros(self.n, checks.floating(dtype)), "mean")
@@ -51,9 +53,12 @@ class BatchNorm(_Norm):
             count = nelements(tuple(x.shape[a] for a in axes))
             if isinstance(count, int) and count < 2:
                 raise ShapeError(f"{self.name}: training needs at least two numbers a channel, the input is {x.spec}")
-            m = self.momentum
-            self.later(self.mean, (1.0 - m) * self.mean + m * mean(x, axes))
-            self.later(self.var, (1.0 - m) * self.var + m * var(x, axes, ddof=1))
+            # The spread of one number is unknown: a batch whose size is only known when it runs may not spoil the averages.
+            enough = None if isinstance(count, int) else greater(prod(concatenate([expand_dims(size(x, a), 0) for a in axes], 0)), 1)
+            for v, new in ((self.mean, mean(x, axes)), (self.var, var(x, axes, ddof=1))):
+                old = self.latest(v)
+                new = (1.0 - self.momentum) * old + self.momentum * cast(new, v.dtype)
+                self.later(v, new if enough is None else where(enough, new, old))
             return ops.batch_norm(x, self.gamma, self.beta, eps=self.eps)
         shape = (1, self.n, *(1,) * (x.ndim - 2))
         y = (x - reshape_to(self.mean, shape)) * reshape_to(reciprocal(sqrt(self.var + self.eps)), shape)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ShapeError
+from ..errors import NodeTypeError, ShapeError
 from ..graph.build import as_node
 from ..graph.node import Node
 from . import checks, init
@@ -17,10 +17,14 @@ class _Recurrent(Layer):
     """Variables of a recurrent layer: w [n_in, gates n_hidden] for the input, u [n_hidden, gates n_hidden] for the state, b."""
 
     gates = 1
+    activations: tuple[Any, ...] = (None, "tanh")      # None is tanh; the gates have sigmoids of their own
 
-    def __init__(self, n_in: int, n_hidden: int, bias: bool = True, init: Any = "glorot", key: Any = None, dtype: Any = "float32",
-                 name: str | None = None, *, recurrent_init: Any = "orthogonal") -> None:
+    def __init__(self, n_in: int, n_hidden: int, activation: Any = None, bias: bool = True, init: Any = "glorot", key: Any = None,
+                 dtype: Any = "float32", name: str | None = None, *, recurrent_init: Any = "orthogonal") -> None:
         super().__init__(name)
+        if activation not in self.activations:
+            raise NodeTypeError(f"activation is {' or '.join(repr(a) for a in self.activations)}, not {activation!r}")
+        self.activation = activation or "tanh"
         self.n_in, self.n_hidden = checks.size(n_in, "n_in"), checks.size(n_hidden, "n_hidden")
         dtype = checks.floating(dtype)
         keys = _split(key, 2 * self.gates)
@@ -59,10 +63,12 @@ _split = init.split
 class RNN(_Recurrent):
     """h = activation(x w + h u + b): x [batch, time, n_in] -> every h [batch, time, n_hidden]. Source: Elman 1990."""
 
-    def __init__(self, n_in: int, n_hidden: int, activation: str = "tanh", bias: bool = True, init: Any = "glorot", key: Any = None,
+    activations = (None, "tanh", "relu")
+
+    def __init__(self, n_in: int, n_hidden: int, activation: str | None = None, bias: bool = True, init: Any = "glorot", key: Any = None,
                  dtype: Any = "float32", name: str | None = None, *, recurrent_init: Any = "orthogonal", reverse: bool = False) -> None:
-        super().__init__(n_in, n_hidden, bias, init, key, dtype, name, recurrent_init=recurrent_init)
-        self.activation, self.reverse = activation, reverse
+        super().__init__(n_in, n_hidden, activation, bias, init, key, dtype, name, recurrent_init=recurrent_init)
+        self.reverse = reverse
 
     def forward(self, x: Any, h0: Any = None, *, training: bool) -> Node:
         return F.rnn(self._sequence(x), h0, self.w, self.u, self.b, activation=self.activation, reverse=self.reverse)
@@ -74,9 +80,9 @@ class GRU(_Recurrent):
 
     gates = 3
 
-    def __init__(self, n_in: int, n_hidden: int, bias: bool = True, init: Any = "glorot", key: Any = None, dtype: Any = "float32",
-                 name: str | None = None, *, recurrent_init: Any = "orthogonal", reverse: bool = False) -> None:
-        super().__init__(n_in, n_hidden, bias, init, key, dtype, name, recurrent_init=recurrent_init)
+    def __init__(self, n_in: int, n_hidden: int, activation: Any = None, bias: bool = True, init: Any = "glorot", key: Any = None,
+                 dtype: Any = "float32", name: str | None = None, *, recurrent_init: Any = "orthogonal", reverse: bool = False) -> None:
+        super().__init__(n_in, n_hidden, activation, bias, init, key, dtype, name, recurrent_init=recurrent_init)
         self.c = self.parameter(np.zeros(3 * self.n_hidden, checks.floating(dtype)), "c") if bias else None
         self.reverse = reverse
 
@@ -92,9 +98,9 @@ class LSTM(_Recurrent):
 
     gates = 4
 
-    def __init__(self, n_in: int, n_hidden: int, bias: bool = True, init: Any = "glorot", key: Any = None, dtype: Any = "float32",
-                 name: str | None = None, *, recurrent_init: Any = "orthogonal", reverse: bool = False) -> None:
-        super().__init__(n_in, n_hidden, bias, init, key, dtype, name, recurrent_init=recurrent_init)
+    def __init__(self, n_in: int, n_hidden: int, activation: Any = None, bias: bool = True, init: Any = "glorot", key: Any = None,
+                 dtype: Any = "float32", name: str | None = None, *, recurrent_init: Any = "orthogonal", reverse: bool = False) -> None:
+        super().__init__(n_in, n_hidden, activation, bias, init, key, dtype, name, recurrent_init=recurrent_init)
         self.reverse = reverse
 
     def _bias(self, dtype: Any) -> Any:
@@ -108,10 +114,7 @@ class LSTM(_Recurrent):
 class RNNCell(_Recurrent):
     """One step of RNN: (x [batch, n_in], h [batch, n_hidden]) -> h."""
 
-    def __init__(self, n_in: int, n_hidden: int, activation: str = "tanh", bias: bool = True, init: Any = "glorot", key: Any = None,
-                 dtype: Any = "float32", name: str | None = None, *, recurrent_init: Any = "orthogonal") -> None:
-        super().__init__(n_in, n_hidden, bias, init, key, dtype, name, recurrent_init=recurrent_init)
-        self.activation = activation
+    activations = (None, "tanh", "relu")
 
     def forward(self, x: Any, h: Any, *, training: bool) -> Node:
         return F.rnn_cell(x, h, self.w, self.u, self.b, activation=self.activation)
@@ -122,9 +125,9 @@ class GRUCell(_Recurrent):
 
     gates = 3
 
-    def __init__(self, n_in: int, n_hidden: int, bias: bool = True, init: Any = "glorot", key: Any = None, dtype: Any = "float32",
-                 name: str | None = None, *, recurrent_init: Any = "orthogonal") -> None:
-        super().__init__(n_in, n_hidden, bias, init, key, dtype, name, recurrent_init=recurrent_init)
+    def __init__(self, n_in: int, n_hidden: int, activation: Any = None, bias: bool = True, init: Any = "glorot", key: Any = None,
+                 dtype: Any = "float32", name: str | None = None, *, recurrent_init: Any = "orthogonal") -> None:
+        super().__init__(n_in, n_hidden, activation, bias, init, key, dtype, name, recurrent_init=recurrent_init)
         self.c = self.parameter(np.zeros(3 * self.n_hidden, checks.floating(dtype)), "c") if bias else None
 
     def forward(self, x: Any, h: Any, *, training: bool) -> Node:

@@ -17,7 +17,7 @@ from ..errors import DTypeError, NodeTypeError, OutOfBounds, ShapeError
 from ..graph.build import as_node, make, make_constant, public
 from ..graph.node import Node
 from ..graph.opdef import NEVER, OpDef, register
-from ..specs import Dim, broadcast, check_shape, format_shape, nelements, normalize_axis
+from ..specs import Dim, as_shape, broadcast, check_shape, format_shape, nelements, normalize_axis
 from .families import cast, floating
 from .movement import expand_to, full, permute, place, reshape_to, slice_axes, zeros, zeros_like
 
@@ -606,6 +606,6 @@ def segment_mean(data: Any, segment_ids: Any, num_segments: int) -> Node:
 def segment_max(data: Any, segment_ids: Any, num_segments: int) -> Node:
     """The largest row element of each segment; NaN wins; an empty segment gives -inf (the lowest integer)."""
     x, ids = _segments(data, segment_ids)
-    return make(SEGMENT_MAX, (x, ids), (int(num_segments),))
+    return make(SEGMENT_MAX, (x, ids), as_shape((num_segments,)))
 
 
