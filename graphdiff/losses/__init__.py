@@ -60,7 +60,7 @@ def mae(prediction: Any, target: Any, *, reduction: str = "mean") -> Node:
 
 
 @public
-def lp(p: Any, q: Any, order: float = 2.0, *, axis: int = -1, reduction: str = "mean") -> Node:
+def lp(p: Any, q: Any, order: Any = 2.0, *, axis: int = -1, reduction: str = "mean") -> Node:
     """The L^order distance (sum |p - q|^order)^(1/order) along an axis; order at least 1, or inf. Derivative 0 where p = q.
 
     Shapes: p and q alike, [.., n] -> one distance a row. Raises ShapeError for other orders or shapes.
@@ -126,7 +126,7 @@ def nll(log_probabilities: Any, labels: Any, *, axis: int = -1, reduction: str =
 
 
 @public
-def cross_entropy(logits: Any, target: Any, *, axis: int = -1, label_smoothing: float = 0.0, reduction: str = "mean") -> Node:
+def cross_entropy(logits: Any, target: Any, *, axis: int = -1, label_smoothing: Any = 0.0, reduction: str = "mean") -> Node:
     """Cross entropy of softmax(logits): -log_softmax(logits)[label], or -sum target log_softmax(logits) for probabilities.
 
     Shapes: logits [.., classes]; target either integer labels [..] from 0, or probabilities of the logits' shape.
