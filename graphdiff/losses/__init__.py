@@ -66,7 +66,7 @@ def lp(p: Any, q: Any, order: Any = 2.0, *, axis: int = -1, reduction: str = "me
     Shapes: p and q alike, [.., n] -> one distance a row. Raises ShapeError for other orders or shapes.
     """
     p, q = _same(p, q, ("p", "q"))
-    if not isinstance(order, Real) or isinstance(order, bool) or not order >= 1:
+    if isinstance(order, bool) or not isinstance(order, Real) or not float(order) >= 1:
         raise ShapeError(f"order is a number, at least 1, not {order!r}")
     d = absolute(p - q)
     if order == float("inf"):
@@ -135,7 +135,7 @@ def cross_entropy(logits: Any, target: Any, *, axis: int = -1, label_smoothing: 
     """
     z, t = floating(logits), as_node(target)
     axis = normalize_axis(axis, z.ndim)
-    if not isinstance(label_smoothing, Real) or isinstance(label_smoothing, bool) or not 0 <= label_smoothing <= 1:
+    if isinstance(label_smoothing, bool) or not isinstance(label_smoothing, Real) or not 0 <= float(label_smoothing) <= 1:
         raise ShapeError(f"label_smoothing is a number from 0 to 1, not {label_smoothing!r}")
     logs = log_softmax(z, axis=axis)
     if t.dtype.kind in "iu":
