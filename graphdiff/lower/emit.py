@@ -16,6 +16,7 @@ from ..errors import GraphdiffError
 from ..graph.build import located
 from ..graph.node import Node
 from ..plan.memory import plan_memory
+from .commit import update_in_place
 from .fuse import fuse
 from .program import CONSTANTS, FIRST, Program
 from .view import View, contiguous_strides, count
@@ -126,7 +127,7 @@ def lower(order: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]
           elementwise: Any, *, in_place: bool = True, fused: bool = False, times: dict[str, float] | None = None) -> Program:
     """The program of scheduled nodes: inputs and outputs in the caller's order, then variables as they appear.
 
-    Outputs see the old values of variables; the updates are copies after the commit mark. fused: elementwise instructions
+    Outputs see the old values of variables; the updates are written after the commit mark. fused: elementwise instructions
     are grouped. times: gets the seconds that took.
     """
     ctx = Lowering()
@@ -195,6 +196,9 @@ def lower(order: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]
         instrs, commit, groups = fuse(instrs, commit, ctx.buffers, fixed, elementwise)
         if times is not None:
             times["fuse"] = times.get("fuse", 0.0) + time.perf_counter() - start
+    if in_place and updates:
+        instrs, commit, groups = update_in_place(instrs, commit, groups, ctx.buffers, fixed, elementwise,
+                                                 {v.buffer for v in input_views})
     program = Program(instrs, ctx.buffers, ctx.constants, bases, input_views, output_views, commit, groups=groups)
     program.places, program.arena_nbytes = plan_memory(instrs, ctx.buffers, fixed, elementwise, in_place=in_place)
     return program

@@ -94,7 +94,7 @@ def plan_memory(instrs: Sequence[Any], nbytes: Sequence[int], fixed: dict[int, i
             if b < 0 or places[b] is not None:
                 continue
             if usable:
-                over = _dying(out, _unread(k, outs, ins, attrs) if op == "fused" else ins, ins, i, last, places, nbytes, reused)
+                over = _dying(out, unread(k, outs, ins, attrs) if op == "fused" else ins, ins, i, last, places, nbytes, reused)
                 if over >= 0:
                     reused.add(over)
                     places[b] = places[over]
@@ -109,7 +109,7 @@ def plan_memory(instrs: Sequence[Any], nbytes: Sequence[int], fixed: dict[int, i
     return [0 if p is None else p for p in places], free.top
 
 
-def _unread(k: int, outs: Any, ins: Any, lines: Any) -> list[Any]:
+def unread(k: int, outs: Any, ins: Any, lines: Any) -> list[Any]:
     """The operands of a fused group that no operation reads after the one that writes output k."""
     written = max(i for i, line in enumerate(lines) if line[2] == k)
     later = {v for line in lines[written + 1:] for v in line[3:]}

@@ -1,0 +1,131 @@
+"""Updates written in place behind the commit mark: the same bits as through copies, all or nothing, old values for all readers."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import graphdiff as gd
+from graphdiff.errors import OutOfBounds
+
+RNG = np.random.default_rng(2)
+
+
+def both(build, steps=3, start=None):
+    """The variables after some steps, with every pass and with none: (values, program with passes)."""
+    results = []
+    for passes in (None, ()):
+        variables = [gd.variable(np.array(a), f"v{i}") for i, a in enumerate(start)]
+        inputs, arrays, outputs, updates = build(*variables)
+        f = gd.function(inputs, outputs, updates=updates, passes=passes, threads=1)
+        got = [[np.array(r) for r in f(*arrays)] for _ in range(steps)]
+        results.append((got, [np.array(v.value) for v in variables], f))
+    (a, va, f), (b, vb, _) = results
+    for x, y in zip(a, b, strict=True):
+        for p, q in zip(x, y, strict=True):
+            np.testing.assert_array_equal(p, q)
+    for x, y in zip(va, vb, strict=True):
+        np.testing.assert_array_equal(x, y)
+    return va, f
+
+
+def copies_behind_the_mark(f):
+    return sum(op == "copy" for op, *_ in f.program.instrs[f.program.commit:])
+
+
+def test_an_optimiser_writes_where_the_old_values_lie():
+    def build(w, m, v):
+        g = gd.sin(w)
+        m2, v2 = 0.9 * m + 0.1 * g, 0.99 * v + 0.01 * g * g
+        return [], [], [gd.sum(w)], {w: w - 0.1 * m2 / (gd.sqrt(v2) + 1e-8), m: m2, v: v2}
+    _, f = both(build, start=[RNG.standard_normal(5000), np.zeros(5000), np.ones(5000)])
+    assert copies_behind_the_mark(f) == 0
+    assert f.plan.arena_nbytes < 5000 * 8 * 2
+
+
+def test_variables_may_change_places():
+    def build(a, b):
+        return [], [], [a, b], {a: b, b: a}
+    values, _ = both(build, steps=3, start=[np.arange(4.0), -np.arange(4.0)])
+    np.testing.assert_array_equal(values[0], -np.arange(4.0))
+
+
+def test_every_update_sees_the_old_values():
+    def build(a, b, c):
+        return [], [], [a + b + c], {a: a + 1.0, b: b + a, c: c + b * a}
+    values, _ = both(build, steps=4, start=[np.arange(300.0), np.zeros(300), np.zeros(300)])
+    n = np.arange(300.0)
+    a, b, c = n.copy(), 0 * n, 0 * n
+    for _ in range(4):
+        a, b, c = a + 1, b + a, c + b * a
+    for mine, theirs in zip(values, (a, b, c), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_turned_and_shifted_reads_of_the_variable_itself():
+    def build(a, b):
+        return [], [], [gd.sum(a)], {a: a + a[::-1], b: gd.roll(b, 1) * 1.5}
+    both(build, steps=3, start=[RNG.standard_normal(400), RNG.standard_normal(400)])
+
+    def square(a):
+        return [], [], [gd.sum(a)], {a: a + a.T}
+    both(square, steps=2, start=[RNG.standard_normal((30, 30))])
+
+
+def test_values_that_are_results_too():
+    def build(a):
+        new = gd.tanh(a) * 2.0
+        return [], [], [new, new + 1.0], {a: new}
+    both(build, steps=3, start=[RNG.standard_normal(500)])
+
+
+def test_two_variables_with_one_new_value():
+    def build(a, b):
+        new = a + b
+        return [], [], [gd.sum(new)], {a: new, b: new}
+    both(build, steps=3, start=[RNG.standard_normal(500), RNG.standard_normal(500)])
+
+
+def test_an_argument_may_be_a_view_of_a_variable():
+    x = gd.input("x", (500,))
+    a, b = gd.variable(np.arange(500.0), "a"), gd.variable(np.zeros(500), "b")
+    f = gd.function([x], x + 0.0, updates={a: a * 2.0 + x, b: b + x * 3.0})
+    old = np.arange(500.0)
+    np.testing.assert_array_equal(f(a.value), old)
+    np.testing.assert_array_equal(a.value, 3 * old)
+    np.testing.assert_array_equal(b.value, 3 * old)
+
+
+def test_an_error_leaves_every_variable_as_it_was():
+    i = gd.input("i", (2,), "int64")
+    w, m = gd.variable(RNG.standard_normal(600), "w"), gd.variable(np.zeros(600), "m")
+    picked = gd.take(w, i, axis=0)
+    new = m * 0.9 + gd.cos(w)
+    step = gd.function([i], gd.sum(picked), updates={w: w - 0.1 * new, m: new})
+    before = np.array(w.value)
+    with pytest.raises(OutOfBounds):
+        step([0, 600])
+    np.testing.assert_array_equal(w.value, before)
+    assert not m.value.any()
+    step([0, 599])
+    assert m.value.all()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+@pytest.mark.parametrize("method", ["Adam", "AdamW", "AMSGrad", "NAdam", "Nesterov", "Adadelta", "RMSprop", "Adagrad", "Momentum"])
+def test_optimisers_with_and_without_passes(method, threads):
+    paths = []
+    for passes in (None, ()):
+        w, b = gd.variable(np.linspace(-1, 1, 700, dtype="float32").reshape(70, 10), "w"), gd.variable(np.zeros(10, "float32"), "b")
+        x = gd.input("x", ("n", 70), "float32")
+        loss = gd.losses.mse(gd.tanh(x @ w + b), gd.zeros((x.shape[0], 10), "float32"))
+        opt = getattr(gd.optim, method)()
+        step = gd.function([x], loss, updates=opt.updates(loss, [w, b]), passes=passes, threads=threads)
+        data = np.random.default_rng(0).standard_normal((16, 70)).astype("float32")
+        losses = [float(step(data)) for _ in range(4)]
+        paths.append((losses, np.array(w.value), np.array(b.value), opt.state()))
+    (la, wa, ba, sa), (lb, wb, bb, sb) = paths
+    assert la == lb
+    np.testing.assert_array_equal(wa, wb)
+    np.testing.assert_array_equal(ba, bb)
+    for name in sa:
+        np.testing.assert_array_equal(sa[name], sb[name])
