@@ -1,0 +1,175 @@
+"""Every allocation fails in turn: a MemoryError, nothing leaked, and the function works afterwards. Calls do not grow.
+
+The allocator of the C core is told to fail from the n-th allocation on; Python's own is told by _testcapi, in a process
+of its own, to fail the n-th alone: when all fail CPython itself loops, it has no memory to raise the MemoryError with.
+"""
+import gc
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+from conftest import LONG
+from counting import checked
+
+import graphdiff as gd
+from graphdiff.runtime import native
+
+
+def network(threads):
+    x, w = gd.input("x", ("n", 30)), gd.variable(np.linspace(-1, 1, 600).reshape(30, 20), "w")
+    h = gd.softmax(gd.tanh(x @ w), axis=1)
+    y = gd.sum(gd.sort(h, 0) * gd.cumsum(h, 1))
+    f = gd.function([x], [y, gd.grad(y, x)], updates={w: w - 0.0 * gd.grad(y, w)}, threads=threads)
+    return f, w
+
+
+def failing_from(n, act):
+    """The result of act() when the C core's allocations fail from the n-th on, or None after a MemoryError."""
+    native.lib.gd_alloc_fail_after(n)
+    try:
+        return act()
+    except MemoryError:
+        return None
+    finally:
+        native.lib.gd_alloc_fail_after(-1)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_every_allocation_of_building_and_calling_fails_once(threads):
+    a = np.random.default_rng(0).standard_normal((50, 30))
+    want = [r.tobytes() for r in network(1)[0](a)]
+    gc.collect()
+    live = native.lib.gd_alloc_live()
+    failures = 0
+    for n in range(1000):
+        got = failing_from(n, lambda: network(threads)[0](a))
+        gc.collect()
+        assert native.lib.gd_alloc_live() == live, n
+        checked()
+        if got is not None:
+            assert [r.tobytes() for r in got] == want
+            break
+        failures += 1
+    assert failures >= 4, failures      # a program, its copy of constants, a workspace, its arena
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_function_whose_allocation_failed_works_afterwards(threads):
+    a, b = np.random.default_rng(1).standard_normal((2, 50, 30))
+    f, w = network(threads)
+    want, before = [r.tobytes() for r in f(a)], w.value.tobytes()
+    failures = 0
+    for n in range(1000):
+        fresh = np.concatenate([b[:n % 40 + 1], a])      # sizes it has not seen: a program and a workspace are made
+        got = failing_from(n % 12, lambda: f(fresh))     # noqa: B023
+        failures += got is None
+        assert w.value.tobytes() == before
+        assert [r.tobytes() for r in f(a)] == want
+        checked(2)
+        if n >= 40:
+            break
+    assert failures >= 8
+
+
+def test_bind_and_evaluate_give_a_memory_error():
+    x = gd.input("x", (40,))
+    f = gd.function([x], gd.sort(gd.exp(x)) + 1)
+    a = np.linspace(-1, 1, 40)
+    want = f(a)
+    live = native.lib.gd_alloc_live()
+    for act in (lambda: f.bind(a)(), lambda: gd.evaluate(gd.sort(gd.exp(x)) + 1, {x: a})):
+        results = [failing_from(n, act) for n in range(40)]
+        assert results[0] is None and results[-1] is not None, [r is None for r in results]
+        for r in results:
+            assert r is None or r.tobytes() == want.tobytes()
+        checked(40)
+        del results
+        gc.collect()
+    assert native.lib.gd_alloc_live() == live
+
+
+PYTHON = """
+    import gc, sys
+    import numpy as np, graphdiff as gd
+    import _testcapi
+    x, y = gd.input("x", (3,)), gd.input("y")
+    v = gd.variable(np.zeros(3), "v")
+    out = np.empty(3)
+    plain = gd.function([x, y], [gd.exp(x) * y, y * 2], threads=1)
+    step = gd.function([x, y], v, updates={v: v + x * y}, threads=1)
+    named = gd.function([gd.input("n", ("k",))], gd.constant(1.0) * 2, threads=1)
+    a = np.ones(3)
+    bound = plain.bind(a, 2.0)
+    calls = [lambda: plain(a, 2.0), lambda: plain([1, 1, 1], 2), lambda: bound(), lambda: step(a, 0.0), lambda: named(a)]
+    for call in calls:
+        call()
+    wants = [[np.asarray(r).tobytes() for r in (call() if type(call()) is tuple else [call()])] for call in calls]
+    failures = 0
+    for call, want in zip(calls, wants):
+        for n in range(1, int(sys.argv[1])):
+            failed = False
+            _testcapi.set_nomemory(n, n + 1)
+            try:
+                r = call()
+            except MemoryError:
+                failed = True
+            _testcapi.remove_mem_hooks()
+            failures += failed
+            r = call()
+            got = [np.asarray(q).tobytes() for q in (r if type(r) is tuple else [r])]
+            assert got == want, n
+            assert v.value.tolist() == [0.0] * 3
+    print(failures)
+"""
+
+
+def test_failing_allocations_of_python_itself():
+    pytest.importorskip("_testcapi")
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(PYTHON), "200" if LONG else "60"], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, (done.returncode, done.stdout[-500:], done.stderr[-2000:])
+    assert int(done.stdout) > 20
+    checked(5 * 59)
+
+
+GROWTH = """
+    import gc, sys
+    import numpy as np, graphdiff as gd
+    def resident():
+        gc.collect()
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * 4096
+    x, n, s = gd.input("x", (40,)), gd.input("n", ("k",)), gd.input("s")
+    v = gd.variable(np.zeros(40))
+    f = gd.function([x], [gd.exp(x), gd.sum(x)], updates={v: v + x})
+    g = gd.function([n], gd.sin(n))
+    h = gd.function([s], [s * 2, gd.grad(s * s, s)])
+    arrays = [np.ones(k) for k in range(1, 60)]
+    a, out = np.ones(40), [np.empty(40), np.empty(())]
+    bound = g.bind(arrays[4])
+    def work(calls):
+        for i in range(calls):
+            f(a)
+            f(a, out=out)
+            h(2.0)
+            bound()
+            g(arrays[i % 3])
+            if i % 500 == 0:
+                g(arrays[i // 500 % 59])            # a program made, another dropped
+                try:
+                    f(arrays[0])
+                except ValueError:
+                    pass
+    work(3000 if int(sys.argv[1]) < 100000 else 40000)
+    before = resident()
+    work(int(sys.argv[1]) // 5)
+    print(resident() - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_calls_do_not_grow_the_process():
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(GROWTH), "1000000" if LONG else "50000"], capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert int(done.stdout) <= 1 << 20, done.stdout
