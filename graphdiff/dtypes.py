@@ -6,6 +6,7 @@ dictionary lookup. Promotion is NumPy 2's: between arrays `promote`, between an 
 """
 from __future__ import annotations
 
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -140,3 +141,8 @@ def _refusal(x: object, found: DType | None) -> str:
     if found == np.uint64:
         return "dtype uint64 is not supported: int64 cannot hold its larger values; cast to int64 where they fit"
     return f"dtype {show_name(str(found))} is not supported; the dtypes are {names}"
+
+
+def is_number(value: Any) -> bool:
+    """A real number, Python's or NumPy's, but no bool."""
+    return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))

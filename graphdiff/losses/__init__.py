@@ -5,10 +5,9 @@ Every loss takes `reduction`: "mean" (over all samples, the default), "sum" or "
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Real
 from typing import Any
 
-from ..dtypes import FLOAT64
+from ..dtypes import FLOAT64, is_number
 from ..errors import DTypeError, NodeTypeError, ShapeError
 from ..graph.build import as_node, public
 from ..graph.node import Node
@@ -60,13 +59,13 @@ def mae(prediction: Any, target: Any, *, reduction: str = "mean") -> Node:
 
 
 @public
-def lp(p: Any, q: Any, order: Any = 2.0, *, axis: int = -1, reduction: str = "mean") -> Node:
+def lp(p: Any, q: Any, order: float = 2.0, *, axis: int = -1, reduction: str = "mean") -> Node:
     """The L^order distance (sum |p - q|^order)^(1/order) along an axis; order at least 1, or inf. Derivative 0 where p = q.
 
     Shapes: p and q alike, [.., n] -> one distance a row. Raises ShapeError for other orders or shapes.
     """
     p, q = _same(p, q, ("p", "q"))
-    if isinstance(order, bool) or not isinstance(order, Real) or not float(order) >= 1:
+    if not is_number(order) or not order >= 1:
         raise ShapeError(f"order is a number, at least 1, not {order!r}")
     d = absolute(p - q)
     if order == float("inf"):
@@ -126,7 +125,7 @@ def nll(log_probabilities: Any, labels: Any, *, axis: int = -1, reduction: str =
 
 
 @public
-def cross_entropy(logits: Any, target: Any, *, axis: int = -1, label_smoothing: Any = 0.0, reduction: str = "mean") -> Node:
+def cross_entropy(logits: Any, target: Any, *, axis: int = -1, label_smoothing: float = 0.0, reduction: str = "mean") -> Node:
     """Cross entropy of softmax(logits): -log_softmax(logits)[label], or -sum target log_softmax(logits) for probabilities.
 
     Shapes: logits [.., classes]; target either integer labels [..] from 0, or probabilities of the logits' shape.
@@ -135,7 +134,7 @@ def cross_entropy(logits: Any, target: Any, *, axis: int = -1, label_smoothing: 
     """
     z, t = floating(logits), as_node(target)
     axis = normalize_axis(axis, z.ndim)
-    if isinstance(label_smoothing, bool) or not isinstance(label_smoothing, Real) or not 0 <= float(label_smoothing) <= 1:
+    if not is_number(label_smoothing) or not 0 <= label_smoothing <= 1:
         raise ShapeError(f"label_smoothing is a number from 0 to 1, not {label_smoothing!r}")
     logs = log_softmax(z, axis=axis)
     if t.dtype.kind in "iu":

@@ -1,10 +1,7 @@
 """Arguments of layers."""
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
-
-import numpy as np
 
 from ..dtypes import as_dtype
 from ..errors import DTypeError, NodeTypeError, ShapeError
@@ -16,11 +13,6 @@ def size(value: Any, what: str, least: int = 1) -> int:
     if int(value) < least:
         raise ShapeError(f"{what} is at least {least}, not {value!r}")
     return int(value)
-
-
-def number(value: Any) -> bool:
-    """A real number, Python's or NumPy's, but no bool."""
-    return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
 
 
 def sizes(value: Any, n: int, what: str, least: int = 1) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dtypes import is_number
 from ..errors import ShapeError
 from ..graph.node import Node
 from ..ops import activations as ops
@@ -21,7 +22,7 @@ from .layer import Layer
 class _Norm(Layer):
     def __init__(self, shape: tuple[int, ...], scale: bool, shift: bool, eps: float, dtype: Any, name: str | None) -> None:
         super().__init__(name)
-        if not checks.number(eps) or not eps > 0:
+        if not is_number(eps) or not eps > 0:
             raise ShapeError(f"eps is a number above 0, not {eps!r}")
         self.eps = float(eps)
         dtype = checks.floating(dtype)
@@ -40,7 +41,7 @@ class BatchNorm(_Norm):
                  name: str | None = None) -> None:
         self.n = checks.size(n, "n")
         super().__init__((self.n,), scale, shift, eps, dtype, name)
-        if not checks.number(momentum) or not 0 <= momentum <= 1:
+        if not is_number(momentum) or not 0 <= momentum <= 1:
             raise ShapeError(f"momentum is a number from 0 to 1, not {momentum!r}")
         self.momentum = float(momentum)
         self.mean = self.state(np.zeros(self.n, checks.floating(dtype)), "mean")

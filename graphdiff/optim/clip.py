@@ -2,12 +2,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Real
 from typing import Any
 
-import numpy as np
-
-from ..dtypes import FLOAT16, FLOAT32
+from ..dtypes import FLOAT16, FLOAT32, is_number
 from ..errors import NodeTypeError, ShapeError
 from ..graph.build import public
 from ..graph.node import Node
@@ -23,11 +20,6 @@ def _nodes(gradients: Any) -> list[Node]:
         if not isinstance(g, Node):
             raise NodeTypeError(f"gradients are nodes, not {type(g).__name__}")
     return nodes
-
-
-def is_number(value: Any) -> bool:
-    """A real number, Python's or NumPy's, but no bool."""
-    return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
 
 
 def _positive(value: Any, what: str) -> Any:

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from ..diff.reverse import grad
-from ..dtypes import FLOAT16, FLOAT32, FLOAT64
+from ..dtypes import FLOAT16, FLOAT32, FLOAT64, is_number
 from ..errors import FormatError, NodeTypeError, ShapeError, show_name
 from ..graph.build import as_node
 from ..graph.node import Node
 from ..graph.state import variable
 from ..ops.families import cast
-from .clip import clipped, is_number
+from .clip import clipped
 
 
 class Optimizer:

@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import FLOAT64
+from ..dtypes import FLOAT64, is_number
 from ..errors import ShapeError
 from ..graph.node import Node
 from ..ops.binary import maximum, minimum, power, where
 from ..ops.families import cast
 from ..ops.methods import floor
 from ..ops.unary import cos
-from .clip import is_number
 
 Schedule = Callable[[Any], Any]
 
