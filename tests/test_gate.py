@@ -268,6 +268,25 @@ def test_overlapping_outs_are_refused():
     assert m.tolist() == [1, 2] * 4
 
 
+def test_out_whose_elements_overlap_is_refused():
+    strided = np.lib.stride_tricks.as_strided
+    x = gd.input("x", (2, 3))
+    f = gd.function([x], x + 1.0)
+    m = np.zeros(20)
+    for strides in ((0, 0), (8, 8), (24, 0), (-8, 8), (24, 4)):
+        with pytest.raises(ValueError, match=r"out\[0\]: elements of the array share memory"):
+            f(np.zeros((2, 3)), out=strided(m[8:], (2, 3), strides))
+        assert not m.any()
+        checked()
+    for strides in ((24, 16), (16, 40), (8, 16), (-24, 8)):       # no byte twice
+        out = strided(m[8:], (2, 3), strides)
+        f(np.arange(6.0).reshape(2, 3), out=out)
+        assert out.tolist() == [[1, 2, 3], [4, 5, 6]]
+        checked()
+    y = gd.input("y", (0, 3))
+    gd.function([y], y + 1.0)(np.zeros((0, 3)), out=strided(m, (0, 3), (0, 0)))
+
+
 def test_out_that_is_the_memory_of_a_variable():
     w = gd.variable(np.arange(4.0), "w")
     with pytest.raises(ValueError, match="read-only"):

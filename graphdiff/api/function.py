@@ -201,6 +201,8 @@ class Function:
                 raise ShapeError(f"{name}: shape {list(t.shape)} given, {list(shape)} needed")
             if not t.flags.writeable:
                 raise ShapeError(f"{name}: the array is read-only")
+            if not t.flags.c_contiguous and _folds(t):
+                raise ShapeError(f"{name}: elements of the array share memory with one another")
         arrays = [a for a in args if isinstance(a, np.ndarray)]
         state = [v.array for v in self._state]
         for i, t in enumerate(targets):
@@ -293,6 +295,20 @@ class Function:
         make, args = self.__reduce__()
         import copy
         return make(copy.deepcopy(args[0], memo), *args[1:])
+
+
+def _folds(a: np.ndarray[Any, Any]) -> bool:
+    """Two of its elements share bytes."""
+    reach = a.itemsize
+    for step, n in sorted((abs(s), n) for s, n in zip(a.strides, a.shape, strict=True) if n > 1):
+        if step < reach:                        # not nested: every element has to be looked at
+            at = np.zeros(1, np.int64)
+            for s, m in zip(a.strides, a.shape, strict=True):
+                at = (at[:, None] + s * np.arange(m)).ravel()
+            at.sort()
+            return bool((np.diff(at) < a.itemsize).any())
+        reach = step * (n - 1) + reach
+    return False
 
 
 def _rebuild(nodes: list[Node], n_in: int, keys: Any, n_out: int, threads: int, passes: tuple[str, ...]) -> Function:
