@@ -48,6 +48,7 @@ from .ops.conv import avg_pool, conv, conv_transpose, max_pool
 from .ops.activations import (batch_norm, celu, clip, elu, gelu, group_norm, hard_tanh, layer_norm, leaky_relu, rms_norm, selu)
 from .ops.attention import attention
 from .ops.gradient import stop_gradient
+from .ops import methods as _methods
 from .ops import random
 from .ops import sequence as _sequence
 from .ops.random import dropout
@@ -65,6 +66,7 @@ newaxis = None
 absolute, acos, acosh, asin, asinh, atan, atan2, atanh = abs, arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh
 true_divide, mod, pow, bitwise_not, float_power = divide, remainder, power, invert, power
 random = random
+diff = _methods.diff      # NumPy's function; the package of that name is reached by import only
 
 
 @public

@@ -71,3 +71,24 @@ def test_a_checkpoint_given_one_node_twice_counts_its_tangent_once():
     y = gd.checkpoint(lambda a, b: a * b)(x, x)
     np.testing.assert_allclose(gd.evaluate(gd.jvp(y, x, np.ones(3)), {x: N[0, :3]}), 2 * N[0, :3], rtol=1e-14)
     gd.check_grads(y, x, N[0, :3])
+
+
+@pytest.mark.parametrize("options", [{}, {"n": 2}, {"n": 0}, {"n": 9}, {"axis": 0}, {"prepend": 1, "append": 2.5}, {"append": np.ones((5, 2))}])
+def test_differences_of_neighbours_are_numpys(options):
+    for a in (N, np.round(N * 10).astype("int64"), N > 0):
+        if "append" in options and a.dtype != N.dtype:
+            continue
+        x = gd.input("x", a.shape, a.dtype)
+        for make in (gd.diff, np.diff):
+            got, want = gd.evaluate(make(x, **options), {x: a}), np.diff(a, **options)
+            assert got.dtype == want.dtype and np.array_equal(got, want) and got.shape == want.shape
+    with pytest.raises(ShapeError, match="diff: x needs"):
+        gd.diff(gd.input("s"))
+    with pytest.raises(ShapeError, match="diff: n must"):
+        gd.diff(gd.input("x", (3,)), -1)
+
+
+def test_options_of_ufuncs_that_nodes_lack_are_refused_by_name():
+    x = gd.input("x", (3,))
+    with pytest.raises(NodeTypeError, match=r"np.add: where= is not supported"):
+        np.add(x, 1.0, where=np.array([True, False, True]))

@@ -42,6 +42,8 @@ def _array_ufunc(self: Node, ufunc: Any, method: str, *inputs: Any, **kwargs: An
     if function is None:
         what = f"np.{name}" + ("" if method == "__call__" else f".{method}")
         raise located(NodeTypeError(f"{what} has no counterpart for nodes"), what, inputs)
+    if method == "__call__" and kwargs:
+        raise located(NodeTypeError(f"np.{name}: {', '.join(f'{k}=' for k in kwargs)} is not supported for nodes"), f"np.{name}", inputs)
     return function(*inputs, **kwargs)
 
 

@@ -5,9 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ..dtypes import as_dtype
-from ..errors import GraphdiffError, NodeTypeError
-from ..graph.build import located
+from ..errors import GraphdiffError, NodeTypeError, ShapeError
+from ..graph.build import as_node, located, public
 from ..graph.node import Node
+from ..specs import normalize_axis
 from . import binary as b
 from . import movement as m
 from . import reduction as r
@@ -183,3 +184,30 @@ _attach("T", property(lambda self: m.transpose(self), doc="The axes reversed."))
 _attach("mT", property(lambda self: m.matrix_transpose(self), doc="The last two axes exchanged."))
 _attach("at", property(At, doc="Functional updates: x.at[index].set(v), x.at[index].add(v)."))
 _attach("real", property(lambda self: self))
+
+
+@public
+def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Node:
+    """Differences of neighbours along an axis, n times; prepend and append are joined to x first."""
+    x = as_node(x)
+    if not isinstance(n, int) or isinstance(n, bool) or n < 0:
+        raise ShapeError(f"n must be a whole number of at least 0, not {n!r}")
+    if x.ndim == 0:
+        raise ShapeError("x needs at least one axis")
+    axis = normalize_axis(axis, x.ndim)
+    if n == 0:
+        return x
+    parts = [x]
+    for first, end in ((True, prepend), (False, append)):
+        if end is not None:
+            end = as_node(end)
+            if end.ndim == 0:
+                end = m.broadcast_to(end, (*x.shape[:axis], 1, *x.shape[axis + 1:]))
+            parts.insert(0 if first else len(parts), end)
+    if len(parts) > 1:
+        x = m.concatenate(parts, axis)
+    for _ in range(n):
+        before = (slice(None),) * axis
+        later, earlier = x[(*before, slice(1, None))], x[(*before, slice(None, -1))]
+        x = b.not_equal(later, earlier) if x.dtype.kind == "b" else b.subtract(later, earlier)
+    return x
