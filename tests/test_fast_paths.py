@@ -149,3 +149,18 @@ def test_rows_taken_by_index(columns):
     t, i = nodes(table, index)
     (value,) = same_bits_by_threads([gd.take(t, i, axis=0)], {t: table, i: index})
     assert np.array_equal(value, table[index])
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint8"])
+def test_integers_to_a_constant_power_are_products(dtype):
+    a = np.array([0, 1, 2, 3, 7, 100, 255], dtype) if dtype == "uint8" else np.array([0, 1, -1, 2, -3, 12345, np.iinfo(dtype).min], dtype)
+    x = gd.input("x", a.shape, dtype)
+    for n in (0, 1, 2, 3, 4, 5, 7, 31, 32, 63, 64, 100):
+        for exponent in (n, np.array(n, dtype), np.full((2, 1), n, dtype), np.full((1, 1), n, dtype)):
+            y = x ** exponent
+            for passes in (None, ()):
+                f = gd.function([x], y, passes=passes)
+                assert np.array_equal(f(a), a ** exponent) and f(a).shape == (a ** exponent).shape, (n, passes)
+    assert "int_power" not in str(gd.function([x], x ** 3).program)
+    s = gd.input("s", (), dtype)
+    assert gd.evaluate(s ** 5, {s: a[3]}) == a[3] ** 5

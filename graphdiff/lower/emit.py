@@ -117,6 +117,19 @@ def _lower_cast(ctx: Lowering, node: Node) -> View:
 
 
 def _lower_int_power(ctx: Lowering, node: Node) -> View:
+    """A small constant exponent is a chain of products: integers wrap, so the bits are those of the general kernel."""
+    y = node.inputs[1]
+    if y.op.name == "constant" and y.size == 1 and 1 < (n := int(y._attrs[0].item())) < 64:
+        square = ctx.raw(node.inputs[0]).broadcast(node.shape)
+        out = None
+        while n:
+            if n & 1:
+                out = square if out is None else ctx.emit("multiply", ctx.new(node.shape, node.dtype), [out, square])
+            n >>= 1
+            if n:
+                square = ctx.emit("multiply", ctx.new(node.shape, node.dtype), [square, square])
+        assert out is not None
+        return out
     return ctx.emit("int_power", ctx.new(node.shape, node.dtype), [ctx.raw(x).broadcast(node.shape) for x in node.inputs])
 
 
