@@ -120,7 +120,7 @@ def logarithms():
     for base in (2, 10):
         lb = series(lambda f, b=base: mp.log1p(f) / mp.log(b) / f, 1 / mp.log(base))
         fit(f"f_log{base}", lb, mp.sqrt(mpf(1) / 2) * mpf("0.9999") - 1, mp.sqrt(2) * mpf("1.0001") - 1,
-            24 if base == 2 else 25, f"log{base}(1+f) / f", True)
+            26 if base == 2 else 25, f"log{base}(1+f) / f", True)
     at = of_square(lambda s: (mp.atanh(s) - s) / s**3, mpf(1) / 3)
     fit("atanh", at, 0, "0.0797", 50, "(atanh(s) - s) / s^3 by z = s^2")
     fit("f_atanh", at, 0, "0.0797", 21, "(atanh(s) - s) / s^3 by z = s^2", True)
