@@ -6,6 +6,7 @@ them, so that a derived node names the user's line of the node it belongs to.
 """
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -99,6 +100,45 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
 
 def _leaf(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
     raise AssertionError("leaves are not made through infer")
+
+
+CALL = "()"                 # in a scope's name: a call of a composed function, and its number
+_calls = itertools.count(1)
+
+
+def composed(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorator of public functions that are written in terms of others: what one call builds is a scope of its own, such as
+    `gelu()7`. Calls are numbered, so that two of them in one place stay two boxes of a picture."""
+    inner = public(function)
+    name = function.__name__ + CALL
+
+    @wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        context = CONTEXT
+        before = context.scope
+        context.scope = f"{before}/{name}{next(_calls)}" if before else f"{name}{next(_calls)}"
+        try:
+            return inner(*args, **kwargs)
+        finally:
+            context.scope = before
+    return wrapper
+
+
+def called(part: str) -> str | None:
+    """The function whose call a part of a scope is; None for scopes of other kinds."""
+    name, mark, number = part.rpartition(CALL)
+    return name if mark and number.isdecimal() else None
+
+
+def renumbered(scope: str, known: dict[str, str]) -> str:
+    """A scope that was read from a file, with numbers of calls that nobody here has; `known` holds those given already."""
+    if CALL not in scope:
+        return scope
+    parts = []
+    for part in scope.split("/"):
+        name = called(part)
+        parts.append(part if name is None else known.setdefault(part, f"{name}{CALL}{next(_calls)}"))
+    return "/".join(parts)
 
 
 INPUT = register(OpDef("input", "given by the caller", _leaf, None, family="leaf", cuts="an input depends on nothing",

@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from .build import renumbered
 from .node import Node, Origin, Site, new_node
 from .opdef import lookup
 from .walk import toposort
@@ -94,9 +95,10 @@ def _load(others: list[tuple[_Loaded, int]], rows: list[tuple[Any, ...]]) -> _Lo
     from ..dtypes import as_dtype
     nodes = [table.nodes[position] for table, position in others]
     later = []
+    calls: dict[str, str] = {}
     for name, inputs, attrs, shape, dtype, site, origin, label, scope in rows:
         node = new_node(lookup(name), tuple([nodes[i] for i in inputs]), tuple([_canonical(a) for a in attrs]), shape, as_dtype(dtype),
-                        None if site is None else Site(*site), None, label, scope)
+                        None if site is None else Site(*site), None, label, renumbered(scope, calls))
         if origin is not None and origin[0] >= 0:
             later.append((node, origin))
         nodes.append(node)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..dtypes import FLOAT64, is_number
 from ..errors import DTypeError, NodeTypeError, ShapeError
-from ..graph.build import as_node, public
+from ..graph.build import as_node, composed
 from ..graph.node import Node
 from ..ops import reduction as reduce
 from ..ops.binary import equal, greater, logical_and, multiply, not_equal, power, subtract, where, xlogy
@@ -44,22 +44,22 @@ def _same(a: Any, b: Any, names: tuple[str, str]) -> tuple[Node, Node]:
     return a, b
 
 
-@public
+@composed
 def mse(prediction: Any, target: Any, *, reduction: str = "mean") -> Node:
     """Mean squared error, (prediction - target)^2. Both of one shape (ShapeError). "none": every element."""
     p, t = _same(prediction, target, ("the prediction", "the target"))
     return _reduce(square(p - t), reduction)
 
 
-@public
+@composed
 def mae(prediction: Any, target: Any, *, reduction: str = "mean") -> Node:
     """Mean absolute error, |prediction - target|; derivative 0 where they are equal. Both of one shape (ShapeError)."""
     p, t = _same(prediction, target, ("the prediction", "the target"))
     return _reduce(absolute(p - t), reduction)
 
 
-@public
-def lp(p: Any, q: Any, order: float = 2.0, *, axis: int = -1, reduction: str = "mean") -> Node:
+@composed
+def lp(p: Any, q: Any, order: Any = 2.0, *, axis: int = -1, reduction: str = "mean") -> Node:
     """The L^order distance (sum |p - q|^order)^(1/order) along an axis; order at least 1, or inf. Derivative 0 where p = q.
 
     Shapes: p and q alike, [.., n] -> one distance a row. Raises ShapeError for other orders or shapes.
@@ -79,14 +79,14 @@ def lp(p: Any, q: Any, order: float = 2.0, *, axis: int = -1, reduction: str = "
     return _reduce(where(zero, 0.0, power(where(zero, 1.0, total), 1.0 / order)), reduction)
 
 
-@public
+@composed
 def total_variation(p: Any, q: Any, *, axis: int = -1, reduction: str = "mean") -> Node:
     """Total variation distance of discrete distributions: half of sum |p - q| along an axis."""
     p, q = _same(p, q, ("p", "q"))
     return _reduce(multiply(0.5, reduce.sum(absolute(p - q), axis=axis)), reduction)
 
 
-@public
+@composed
 def kl(p: Any, q: Any, *, axis: int = -1, reduction: str = "mean") -> Node:
     """Kullback-Leibler divergence sum p log(p / q) along an axis: 0 log 0 = 0, and +inf where q = 0 < p.
 
@@ -111,7 +111,7 @@ def _picked(log_probabilities: Node, labels: Node, axis: int) -> Node:
     return squeeze(take_along_axis(log_probabilities, expand_dims(_labels(log_probabilities, labels, axis), axis), axis), axis)
 
 
-@public
+@composed
 def nll(log_probabilities: Any, labels: Any, *, axis: int = -1, reduction: str = "mean") -> Node:
     """Negative log likelihood: minus the log probability of each label.
 
@@ -124,8 +124,8 @@ def nll(log_probabilities: Any, labels: Any, *, axis: int = -1, reduction: str =
     return _reduce(-_picked(x, t, normalize_axis(axis, x.ndim)), reduction)
 
 
-@public
-def cross_entropy(logits: Any, target: Any, *, axis: int = -1, label_smoothing: float = 0.0, reduction: str = "mean") -> Node:
+@composed
+def cross_entropy(logits: Any, target: Any, *, axis: int = -1, label_smoothing: Any = 0.0, reduction: str = "mean") -> Node:
     """Cross entropy of softmax(logits): -log_softmax(logits)[label], or -sum target log_softmax(logits) for probabilities.
 
     Shapes: logits [.., classes]; target either integer labels [..] from 0, or probabilities of the logits' shape.
@@ -151,7 +151,7 @@ def cross_entropy(logits: Any, target: Any, *, axis: int = -1, label_smoothing: 
     return _reduce(per_sample, reduction)
 
 
-@public
+@composed
 def binary_cross_entropy_with_logits(logits: Any, target: Any, *, reduction: str = "mean") -> Node:
     """softplus(z) - z target, which is -target log s(z) - (1 - target) log s(-z) without overflow. Gradient: s(z) - target.
 
@@ -163,7 +163,7 @@ def binary_cross_entropy_with_logits(logits: Any, target: Any, *, reduction: str
     return _reduce(softplus(z) - z * t, reduction)
 
 
-@public
+@composed
 def hinge(scores: Any, target: Any, *, margin: float = 1.0, axis: int = -1, reduction: str = "mean") -> Node:
     """Hinge loss. Target -1 or 1 of the scores' shape: max(0, margin - target score). Integer labels [..] beside scores
     [.., classes]: max(0, margin + best other score - score of the label).
@@ -185,7 +185,7 @@ def hinge(scores: Any, target: Any, *, margin: float = 1.0, axis: int = -1, redu
     return _reduce(relu(margin + others - mine), reduction)
 
 
-@public
+@composed
 def zero_one(scores: Any, target: Any, *, axis: int = -1, reduction: str = "mean") -> Node:
     """The share of wrong predictions: 1 where argmax(scores) differs from the label. It has no derivative.
 
@@ -207,7 +207,7 @@ def _all(parameters: Any, what: str) -> Sequence[Node]:
     return nodes
 
 
-@public
+@composed
 def l1(parameters: Any) -> Node:
     """L1 regulariser: the sum of |w| over a parameter or a list of them; derivative 0 at 0."""
     total = None
@@ -218,7 +218,7 @@ def l1(parameters: Any) -> Node:
     return total
 
 
-@public
+@composed
 def l2(parameters: Any) -> Node:
     """L2 regulariser: the sum of w^2 over a parameter or a list of them."""
     total = None

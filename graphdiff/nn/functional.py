@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import NodeTypeError, ShapeError
-from ..graph.build import as_node, public
+from ..graph.build import as_node, composed, public
 from ..graph.node import Node
 from ..ops.attention import attention
 from ..ops.indexing import segment_max, segment_mean, segment_sum, take
@@ -39,7 +39,7 @@ def _heads(x: Node, heads: int) -> Node:
     return transpose(reshape_to(x, (x.shape[0], x.shape[1], heads, x.shape[2] // heads)), (0, 2, 1, 3))
 
 
-@public
+@composed
 def multi_head_attention(q: Any, k: Any, v: Any, heads: int, mask: Any = None, *, causal: bool = False) -> Node:
     """Attention of `heads` equal parts of the vectors side by side: q [batch, m, d], k and v [batch, n, d] -> [batch, m, d].
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..dtypes import FLOAT16, FLOAT32, PROMOTE
 from ..errors import NodeTypeError, ShapeError
-from ..graph.build import as_node, public
+from ..graph.build import as_node, composed
 from ..graph.node import Node
 from ..specs import format_shape, nelements, normalize_axes, unify
 from .binary import add, greater, greater_equal, less_equal, maximum, minimum, multiply, where
@@ -27,7 +27,7 @@ SELU_ALPHA = 1.6732632423543772848170429916717      # Klambauer et al. 2017, fix
 SELU_SCALE = 1.0507009873554804934193349852946
 
 
-@public
+@composed
 def leaky_relu(x: Any, slope: Any = 0.01) -> Node:
     """x where x > 0, else slope x. Any shape; integers become float64. Derivative at 0: slope (the left one).
 
@@ -39,7 +39,7 @@ def leaky_relu(x: Any, slope: Any = 0.01) -> Node:
     return where(greater(x, 0.0), x, slope * x)
 
 
-@public
+@composed
 def elu(x: Any, alpha: Any = 1.0) -> Node:
     """x where x > 0, else alpha (e^x - 1). Any shape. Derivative at 0: alpha (the left one).
 
@@ -49,7 +49,7 @@ def elu(x: Any, alpha: Any = 1.0) -> Node:
     return where(greater(x, 0.0), x, alpha * expm1(x))
 
 
-@public
+@composed
 def selu(x: Any) -> Node:
     """1.0507 elu(x, 1.67326): keeps mean 0 and variance 1 over layers. Any shape. Derivative at 0: the left one.
 
@@ -59,7 +59,7 @@ def selu(x: Any) -> Node:
     return where(greater(x, 0.0), multiply(SELU_SCALE, x), multiply(SELU_SCALE * SELU_ALPHA, expm1(x)))
 
 
-@public
+@composed
 def celu(x: Any, alpha: Any = 1.0) -> Node:
     """x where x > 0, else alpha (e^(x/alpha) - 1): smooth for every alpha. Any shape.
 
@@ -69,7 +69,7 @@ def celu(x: Any, alpha: Any = 1.0) -> Node:
     return where(greater(x, 0.0), x, alpha * expm1(x / alpha))
 
 
-@public
+@composed
 def gelu(x: Any, *, approximate: bool = False) -> Node:
     """x Phi(x), Phi the normal distribution; approximate: by tanh. Any shape; accurate in the tails.
 
@@ -78,14 +78,14 @@ def gelu(x: Any, *, approximate: bool = False) -> Node:
     return (gelu_tanh if approximate else gelu_erf)(x)
 
 
-@public
+@composed
 def hard_tanh(x: Any) -> Node:
     """x between -1 and 1, else the nearer of the two. Any shape. Derivative 0 at both corners; NaN stays."""
     x = floating(x)
     return where(greater_equal(x, 1.0), 1.0, where(less_equal(x, -1.0), -1.0, x))
 
 
-@public
+@composed
 def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Node:
     """minimum(maximum(x, a_min), a_max), as numpy.clip; a bound that is None is left out. Bounds broadcast.
 
@@ -141,7 +141,7 @@ def _along(x: Node, axes: tuple[int, ...]) -> tuple[Any, ...]:
     return tuple(n if i in axes else 1 for i, n in enumerate(x.shape))
 
 
-@public
+@composed
 def layer_norm(x: Any, gamma: Any = None, beta: Any = None, *, axis: Any = -1, eps: float = 1e-5) -> Node:
     """(x - mean) / sqrt(var + eps) gamma + beta, mean and (biased) variance over the axis or axes.
 
@@ -153,7 +153,7 @@ def layer_norm(x: Any, gamma: Any = None, beta: Any = None, *, axis: Any = -1, e
     return _scale(_normalised(x, axes, eps), gamma, beta, tuple(x.shape[a] for a in axes), _along(x, axes), dtype)
 
 
-@public
+@composed
 def batch_norm(x: Any, gamma: Any = None, beta: Any = None, *, eps: float = 1e-5) -> Node:
     """(x - mean) / sqrt(var + eps) gamma + beta with this batch's statistics, over every axis but 1.
 
@@ -167,7 +167,7 @@ def batch_norm(x: Any, gamma: Any = None, beta: Any = None, *, eps: float = 1e-5
     return _scale(_normalised(x, axes, eps), gamma, beta, (x.shape[1],), _along(x, (1,)), dtype)
 
 
-@public
+@composed
 def group_norm(x: Any, groups: int, gamma: Any = None, beta: Any = None, *, eps: float = 1e-5) -> Node:
     """As layer_norm, over each of `groups` groups of channels and all spatial axes of one sample.
 
@@ -186,7 +186,7 @@ def group_norm(x: Any, groups: int, gamma: Any = None, beta: Any = None, *, eps:
     return _scale(y, gamma, beta, (x.shape[1],), _along(x, (1,)), dtype)
 
 
-@public
+@composed
 def rms_norm(x: Any, gamma: Any = None, *, axis: Any = -1, eps: float = 1e-5) -> Node:
     """x / sqrt(mean(x x) + eps) gamma over the axis or axes; gamma has their sizes. A row of zeros stays zeros.
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..dtypes import BOOL, FLOAT16, FLOAT32
 from ..errors import DTypeError, ShapeError
-from ..graph.build import as_node, make, make_constant, public
+from ..graph.build import as_node, composed, make, make_constant
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import broadcast, check_shape, format_shape, nelements, unify
@@ -145,7 +145,7 @@ ATTENTION_GRAD = register(OpDef("attention_grad", "the cotangents of attention's
 
 # -- public ----------------------------------------------------------------------------------------------------------
 
-@public
+@composed
 def attention(q: Any, k: Any, v: Any, mask: Any = None, *, causal: bool = False) -> Node:
     """softmax(q k^T / sqrt(d)) v.
 

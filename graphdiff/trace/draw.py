@@ -182,7 +182,7 @@ def draw(y: Any, *, wrt: Any = None, at: Any = None, style: str = "operations", 
         options["colors"] = _colors(drawn, color, options.get("arrays", {}))
     options.pop("arrays", None)
     picture = build(drawn, direction=direction, fold=fold, max_nodes=max_nodes, style=style, names=names, label=label if known else None,
-                    expand=expand, **options)
+                    expand=expand, calls=style != "variables", **options)
     return Drawing(picture)
 
 
@@ -288,7 +288,8 @@ def draw_trace(trace: Any, *, fold: bool = True, expand: Any = (), max_nodes: in
     elif color is not None:
         colors = _colors([trace.y], color, {})
     picture = build([trace.y], direction=direction, fold=fold, max_nodes=max_nodes, style=style, names=names, label=lines, edge_label=value_of,
-                    reverse=reverse, bad=bad, stop=trace.given, expand=expand, often=False, colors=colors)
+                    reverse=reverse, bad=bad, stop=trace.given, expand=expand, often=False, colors=colors,
+                    calls=False)
     return Drawing(picture)
 
 

@@ -1,6 +1,7 @@
 """Which nodes share a box: how a graph of any size becomes a picture that can be read.
 
-Four steps, each only as far as it is needed: sibling scopes with the same structure are drawn once, with their number;
+A call of a composed function (layer_norm, cross_entropy) is one box, unless somebody asks to see inside. Then four steps, each
+only as far as it is needed: sibling scopes with the same structure are drawn once, with their number;
 runs of equal blocks without scopes likewise; scopes are collapsed to one box, the deepest first; and when that is not
 enough, the middle is left out. Blocks are compared by a structural hash: ops, shapes, options and wiring, not values.
 """
@@ -11,7 +12,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ..errors import show_name
+from ..errors import NodeTypeError, show_name
+from ..graph.build import called
 from ..graph.node import Node
 
 NAME = 60                      # characters of a name in a label
@@ -81,6 +83,15 @@ def _common(a: Path, b: Path) -> Path:
     return a[:k]
 
 
+def _unnumbered(path: Path) -> Path:
+    """A path in which all calls of one function are called the same."""
+    return tuple([called(part) or part for part in path])
+
+
+def _shown(part: str) -> str:
+    return show_name(called(part) or part, NAME)
+
+
 def _stem(word: str) -> str:
     """A name without the number at its end: block3 and block4 have the same."""
     return word.rstrip("0123456789").rstrip("_-. ")
@@ -90,7 +101,7 @@ class Fold:
     """The boxes of a graph. key(node) is the same for nodes that share one."""
 
     def __init__(self, order: Sequence[Node], *, fold: bool = True, max_nodes: int | None = 200, expand: Any = (), often: bool = True,
-                 keep: Collection[int] = ()) -> None:
+                 keep: Collection[int] = (), calls: bool = True) -> None:
         self._keep = keep                            # ids of results: these get a box of their own where the rest of a block has one
         self.home = homes(order)
         self.hidden: set[int] = set()                # nodes drawn by another node's box
@@ -100,6 +111,9 @@ class Fold:
         self._times: dict[int, int] = {}
         self._names: dict[Path, str] = {}            # what a scope is called when it stands for several
         self._expand = _expanded(expand)
+        self._check_expand()
+        self._calls: dict[Path, Node] = {}           # a call drawn as one box -> its result
+        self._no_calls(calls)
         self._scoped = any(self.home.values())
         self._kinds: dict[Any, int] = {}
         self._cut: Counter[str] = Counter()
@@ -112,6 +126,9 @@ class Fold:
                 self._siblings(at_least)
             self._repeats(at_least)
             self.active = bool(self.hidden)
+        if fold and calls and max_nodes is not None:
+            self._close_calls()
+            few = few or len(self._drawn()) <= max_nodes
         if few:
             self._count()
             return
@@ -131,6 +148,8 @@ class Fold:
         """Label lines of a box that stands for several nodes of different kinds; None for an ordinary box."""
         if key[0] == "scope":
             n = self._sizes[key]
+            if key[1] in self._calls and key[2]:
+                return (f"{self.called(key[1])} (adjoint)",)
             return (self.called(key[1]) + (" (adjoint)" if key[2] else ""), f"{n:,} node{'s' if n > 1 else ''}")
         if key[0] == "block":
             times, _, adjoint = self._blocks[key[1]]
@@ -144,7 +163,11 @@ class Fold:
 
     def called(self, path: Path) -> str:
         """The label of a scope."""
-        return self._names.get(path) or show_name(path[-1], NAME)
+        return self._names.get(path) or _shown(path[-1])
+
+    def result(self, key: Any) -> Node | None:
+        """The node whose value a box that stands for the call of a function shows; None for other boxes."""
+        return self._calls.get(key[1]) if key[0] == "scope" and not key[2] else None
 
     def cluster(self, node: Node, key: Any) -> tuple[str, ...]:
         """Labels of the groups around a node's box, outermost first."""
@@ -152,12 +175,94 @@ class Fold:
             return ()
         path = key[1][:-1] if key[0] == "scope" else self.home[id(node)]
         labels = tuple([self.called(path[:k]) for k in range(1, len(path) + 1)])
-        times = self._times.get(id(node), 1) if key[0] == "node" else 1
+        times = self._times.get(id(node), 1) if key[0] == "node" or key[0] == "scope" and key[1] in self._calls else 1
         return (*labels, f"× {times}") if times > 1 else labels
 
     def _opened(self, path: Path) -> bool:
         """Did the user ask to see inside of this scope?"""
-        return bool(self._expand) and any(path[k - 1] in self._expand or "/".join(path[:k]) in self._expand for k in range(1, len(path) + 1))
+        if not self._expand:
+            return False
+        plain = tuple([called(part) or part for part in path])
+        return any(plain[k - 1] in self._expand or "/".join(plain[:k]) in self._expand for k in range(1, len(path) + 1))
+
+    def _check_expand(self) -> None:
+        """A name that no scope has is a mistake in spelling."""
+        if not self._expand:
+            return
+        known: dict[str, None] = {}
+        for path in dict.fromkeys(self.home.values()):
+            plain = [called(part) or part for part in path]
+            for k in range(1, len(plain) + 1):
+                known[plain[k - 1]] = known["/".join(plain[:k])] = None
+        missing = sorted(self._expand - known.keys())
+        if missing:
+            there = ", ".join([show_name(k, NAME) for k in known if "/" not in k][:12]) or "none"
+            raise NodeTypeError(f"draw: expand names {show_name(repr(missing[0]), NAME)}, which is no scope of this graph; there are: {there}")
+
+    # -- calls of composed functions -------------------------------------------------------------------------------
+
+    def _no_calls(self, calls: bool) -> None:
+        """Take the calls out of all paths whose function built one node only, or all calls where they are not wanted."""
+        count: Counter[Path] = Counter()
+        if not any(called(part) is not None for path in set(self.home.values()) for part in path):
+            return
+        for n in self._order:
+            path = self.home[id(n)]
+            if n.op.family != "leaf" and not is_adjoint(n):
+                for k in range(1, len(path) + 1):
+                    count[path[:k]] += 1
+        new: dict[Path, Path] = {}
+        for i, path in self.home.items():
+            if path not in new:
+                new[path] = tuple([part for k, part in enumerate(path) if called(part) is None or (calls and count[path[:k + 1]] > 1)])
+            self.home[i] = new[path]
+
+    def _call_of(self, path: Path) -> Path | None:
+        """The outermost call around a path."""
+        for k, part in enumerate(path):
+            if called(part) is not None:
+                return path[:k + 1]
+        return None
+
+    def _close_calls(self) -> None:
+        """One box for a call, one for what its adjoint is made of. Variables, inputs and results that are gradients keep theirs;
+        constants that only the call reads vanish into it."""
+        calls = {path: c for path in set(self.home.values()) if (c := self._call_of(path)) is not None and not self._opened(c)}
+        if not calls:
+            return
+        moved: dict[int, Any] = {}
+        readers: dict[int, set[Any]] = {}
+        for n in self._order:
+            call = calls.get(self.home[id(n)])
+            if call is not None:
+                name = n.op.name
+                if name in ("variable", "input") or (is_adjoint(n) and id(n) in self._keep):
+                    self.home[id(n)] = call[:-1]
+                elif n.op.family != "leaf":
+                    moved[id(n)] = ("scope", call, is_adjoint(n))
+                    if not is_adjoint(n):
+                        self._calls[call] = n
+            for x in n.inputs:
+                if x.op.name in ("constant", "dim"):
+                    readers.setdefault(id(x), set()).add(moved.get(id(n)))
+        for n in self._order:
+            if n.op.name not in ("constant", "dim"):
+                continue
+            boxes = readers.get(id(n), set())
+            if len(boxes) == 1 and None not in boxes and id(n) not in self._keep:
+                moved[id(n)] = next(iter(boxes))
+            elif self.home[id(n)] in calls:
+                self.home[id(n)] = calls[self.home[id(n)]][:-1]
+        self._move(moved)
+        self.active = True
+
+    def _move(self, moved: Mapping[int, Any]) -> None:
+        """New boxes for nodes that have one of their own, and for all that are drawn by these."""
+        for n in self._order:
+            key = self._keys.get(id(n))
+            new = moved.get(id(n) if key is None else key[1] if key[0] == "node" else 0)
+            if new is not None:
+                self._keys[id(n)] = new
 
     def folded(self, node: Node) -> bool:
         return id(node) in self.hidden
@@ -207,6 +312,8 @@ class Fold:
             parent = stack.pop()
             alike: dict[Any, list[Path]] = {}
             for child in children[parent]:
+                if called(child[-1]) is not None:          # found with the nodes around it
+                    continue
                 if self._opened(child):
                     stack.append(child)
                     continue
@@ -293,7 +400,7 @@ class Fold:
         at = {id(n): i for i, n in enumerate(seq)}
         scopes: dict[Path, int] = {}
         kinds: dict[Any, int] = {}
-        static = [kinds.setdefault((self._static(n), scopes.setdefault(self.home[id(n)], len(scopes))), len(kinds)) for n in seq]
+        static = [kinds.setdefault((self._static(n), scopes.setdefault(_unnumbered(self.home[id(n)]), len(scopes))), len(kinds)) for n in seq]
         # Four nodes in a row tell where in a block they are; one alone, such as one of many products, does not.
         words = list(zip(static, static[1:], static[2:], static[3:], strict=False))
         rep: dict[int, int] = {}            # id -> id of the node that is drawn for it
@@ -435,11 +542,14 @@ class Fold:
                 if path[:k] not in opened:
                     moved[id(n)] = ("scope", path[:k], is_adjoint(n))
                     break
-        for n in self._order:
+        self._move(moved)
+        for n in self._order:                           # calls inside of scopes that are closed now
             key = self._keys.get(id(n))
-            new = moved.get(id(n) if key is None else key[1] if key[0] == "node" else 0)
-            if new is not None:
-                self._keys[id(n)] = new
+            if key is not None and key[0] == "scope" and key[1] in self._calls:
+                for k in range(1, len(key[1])):
+                    if key[1][:k] in inside and key[1][:k] not in opened:
+                        self._keys[id(n)] = ("scope", key[1][:k], key[2])
+                        break
 
     def _leave_out(self, max_nodes: int, fold: bool) -> None:
         """Blocks that repeat as one box each, the largest first; then leave the middle out."""

@@ -139,6 +139,18 @@ def tip(node: Node) -> str:
     return text + (f" {options}" if options else "") + (f" at {show_name(str(site))}" if site is not None else "")
 
 
+def call_lines(result: Node, function: str, specs: Labels) -> tuple[str, ...]:
+    """A box for the call of a composed function: its name, and what comes out."""
+    first = function if result.name is None else f"{show_name(result.name, NAME)} = {function}"
+    spec = specs.spec(result)
+    return (first, spec) if spec else (first,)
+
+
+def call_tip(result: Node, function: str) -> str:
+    site = result.site
+    return f"{function} {format_spec(result.shape, result.dtype)}, several nodes" + (f" at {show_name(str(site))}" if site is not None else "")
+
+
 def kind_of(node: Node) -> str:
     if is_adjoint(node):
         return "adjoint"
@@ -150,16 +162,18 @@ def build(outputs: Sequence[Node], *, direction: str = "LR", fold: bool = True, 
           names: Mapping[int, Any] | None = None, label: Callable[[Node], tuple[str, ...]] | None = None,
           edge_label: Callable[[Node], str] | None = None, reverse: Sequence[tuple[Node, Node, str]] = (),
           bad: Callable[[Node], bool] | None = None, stop: Any = (), expand: Any = (), colors: Any = None,
-          often: bool = True) -> Picture:
+          often: bool = True, calls: bool = True) -> Picture:
     """The picture of everything the outputs depend on.
 
     label, edge_label, reverse (consumer, operand, text), bad and colors (color.Colors) are for traces: what is written on boxes, on the edges
     that leave a node, on reverse edges, and how boxes are filled; nothing behind the nodes in stop (ids) is drawn. Which nodes
-    share a box: see fold.py; often=False leaves small pictures as they are.
+    share a box: see fold.py; often=False leaves small pictures as they are, calls=False opens every call of a composed function.
     """
     order = toposort(outputs, stop=stop)
-    groups = Fold(order, fold=fold, max_nodes=max_nodes, expand=expand, often=often, keep={id(o) for o in outputs})
-    lines = label or Labels(style, names or {}).of
+    groups = Fold(order, fold=fold, max_nodes=max_nodes, expand=expand, often=often, keep={id(o) for o in outputs},
+                  calls=calls)
+    lines_of_specs = Labels(style, names or {})
+    lines = label or lines_of_specs.of
     picture = Picture(direction=direction)
     ids: dict[Any, str] = {}
     ends = {id(o) for o in outputs}
@@ -192,6 +206,9 @@ def build(outputs: Sequence[Node], *, direction: str = "LR", fold: bool = True, 
         adjoint = is_adjoint(node)
         anchor = primal_of(node, here) if adjoint else None
         told = groups.summary(key)
+        result = groups.result(key)
+        if result is not None:
+            told = call_lines(result, groups.called(key[1]), lines_of_specs)
         drawn = node
         if key[0] == "node" and key[1] != id(node):        # the node that stands for this one comes later in the order
             drawn = here[key[1]]
@@ -201,7 +218,8 @@ def build(outputs: Sequence[Node], *, direction: str = "LR", fold: bool = True, 
             box = Box(name, lines(drawn), kind, tip(drawn), groups.cluster(drawn, key), None, id(node) in ends,
                       bad is not None and bad(node), "", style == "variables" and kind != "constant")
         else:
-            box = Box(name, told, "adjoint" if key[0] in ("scope", "block") and key[2] else "summary", "several nodes", groups.cluster(drawn, key), None,
+            box = Box(name, told, "adjoint" if key[0] in ("scope", "block") and key[2] else "op" if result is not None else "summary",
+                      "several nodes" if result is None else call_tip(result, groups.called(key[1])), groups.cluster(drawn, key), None,
                       id(node) in ends)
         boxes[name] = box
         picture.boxes.append(box)
