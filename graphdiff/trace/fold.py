@@ -175,7 +175,7 @@ class Fold:
             return ()
         path = key[1][:-1] if key[0] == "scope" else self.home[id(node)]
         labels = tuple([self.called(path[:k]) for k in range(1, len(path) + 1)])
-        times = self._times.get(id(node), 1) if key[0] == "node" or key[0] == "scope" and key[1] in self._calls else 1
+        times = self._times.get(id(node), 1) if key[0] == "node" or (key[0] == "scope" and key[1] in self._calls) else 1
         return (*labels, f"× {times}") if times > 1 else labels
 
     def _opened(self, path: Path) -> bool:
