@@ -87,8 +87,31 @@ def to_dot(p: Picture) -> str:
             attrs.append(styles[e.kind])
         a, b = (e.dst, e.src) if e.back else (e.src, e.dst)
         out.append(f"  {a} -> {b}{' [' + ', '.join(attrs) + ']' if attrs else ''};")
+    if p.direction in ("TB", "BT"):
+        out += [f"  {a} -> {b} [style=invis];" for a, b in _stacked(p)]
     out.append("}")
     return "\n".join(out) + "\n"
+
+
+def _stacked(p: Picture) -> list[tuple[str, str]]:
+    """Pairs (above, below) that put groups of groups one under the other: what starts inside of one, such as a weight, stands below all
+    that enters it. Groups that share a rank would have to stand side by side."""
+    boxes = {b.id: b for b in p.boxes}
+    fed = {e.dst for e in p.edges if e.kind == "forward"}
+    outer = {b.cluster[:k] for b in p.boxes for k in range(1, len(b.cluster))}
+    enter: dict[Any, dict[str, None]] = {}
+    for e in p.edges:
+        if e.kind == "forward":
+            a, b = boxes[e.src].cluster, boxes[e.dst].cluster
+            for k in range(1, len(b)):
+                if b[:k] in outer and a[:k] != b[:k]:
+                    enter.setdefault(b[:k], {})[e.src] = None
+    out = []
+    for b in p.boxes:
+        if b.kind in ("variable", "constant") and b.id not in fed:
+            for k in range(1, len(b.cluster)):
+                out += [(a, b.id) for a in enter.get(b.cluster[:k], ())]
+    return list(dict.fromkeys(out))
 
 
 def _clusters(p: Picture, out: list[str]) -> None:

@@ -1,7 +1,7 @@
 """gd.draw: pictures of graphs, of both passes, of compiled programs and of traces."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from .render import renderer
 SECONDS = 2.5            # for dot to lay out an SVG, before the layout of our own is taken
 SAVE_SECONDS = 20.0      # the same for PNG and PDF, which somebody asked for and waits for
 LARGEST = 800            # boxes, and half as many edges again, given to Graphviz: above, dot takes from seconds to minutes
+WIDE = 2000              # pixels: what is wider cannot be read on a screen or a slide
 FORMULA = 40             # characters of a formula in a box of a trace; the table has all of it
 DIRECTIONS = ("LR", "TB", "RL", "BT")
 STYLES = ("operations", "variables")
@@ -165,6 +166,7 @@ def draw(y: Any, *, wrt: Any = None, at: Any = None, style: str = "operations", 
     if style == "variables":
         names = _variable_names(outputs, targets, gradients)
     labels = Labels(style, names).of
+    single = True
     known = {id(g): t for t, g in zip(targets, gradients, strict=True)}
 
     def label(node: Node) -> tuple[str, ...]:
@@ -172,7 +174,8 @@ def draw(y: Any, *, wrt: Any = None, at: Any = None, style: str = "operations", 
         target = known.get(id(node))
         if target is None or style == "variables":
             return lines
-        return (f"d/d{show_name(target.label, 40)} = {lines[0]}", *lines[1:])
+        name = f"d/d{show_name(target.label, 40)}"
+        return (f"{name} = {lines[0]}" if single else name, *lines[1:])
 
     drawn = [*outputs, *gradients]
     options: dict[str, Any] = {}
@@ -181,9 +184,31 @@ def draw(y: Any, *, wrt: Any = None, at: Any = None, style: str = "operations", 
     if color is not None:
         options["colors"] = _colors(drawn, color, options.get("arrays", {}))
     options.pop("arrays", None)
-    picture = build(drawn, direction=direction, fold=fold, max_nodes=max_nodes, style=style, names=names, label=label if known else None,
-                    expand=expand, calls=style != "variables", **options)
+
+    def view(direction: str, pairs: bool = False) -> Picture:
+        nonlocal single
+        single = not pairs                       # else the op of such a box is one of several
+        return build(drawn, direction=direction, fold=fold, max_nodes=max_nodes, style=style, names=names, label=label if known else None,
+                     expand=expand, calls=style != "variables", pairs=pairs, **options)
+
+    picture = view(direction)
+    if fold and max_nodes is not None and direction == "LR" and len(picture.boxes) <= LARGEST:
+        picture = _readable(picture, view, bool(gradients) and at is None and color is None and style == "operations")
     return Drawing(picture)
+
+
+def _readable(picture: Picture, view: Callable[..., Picture], both: bool) -> Picture:
+    """The picture, or where it is a long strip another view of the same: from top to bottom, and with one box for all that belongs to the
+    adjoint of a node."""
+    from .layout import extent
+    if extent(picture)[0] <= WIDE:
+        return picture
+    if both:
+        picture = view("LR", True)
+        if extent(picture)[0] <= WIDE:
+            return picture
+    turned = view("TB", both)
+    return turned if extent(turned)[0] < extent(picture)[0] else picture
 
 
 def _variable_names(outputs: Sequence[Node], targets: Sequence[Node], gradients: Sequence[Node]) -> dict[int, Any]:

@@ -101,7 +101,7 @@ class Fold:
     """The boxes of a graph. key(node) is the same for nodes that share one."""
 
     def __init__(self, order: Sequence[Node], *, fold: bool = True, max_nodes: int | None = 200, expand: Any = (), often: bool = True,
-                 keep: Collection[int] = (), calls: bool = True) -> None:
+                 keep: Collection[int] = (), calls: bool = True, pairs: bool = False) -> None:
         self._keep = keep                            # ids of results: these get a box of their own where the rest of a block has one
         self.home = homes(order)
         self.hidden: set[int] = set()                # nodes drawn by another node's box
@@ -112,6 +112,7 @@ class Fold:
         self._names: dict[Path, str] = {}            # what a scope is called when it stands for several
         self._expand = _expanded(expand)
         self._check_expand()
+        self._pairs: dict[int, Node] = {}            # id of a primal node whose adjoint nodes share a box -> that node
         self._calls: dict[Path, Node] = {}           # a call drawn as one box -> its result
         self._no_calls(calls)
         self._scoped = any(self.home.values())
@@ -119,8 +120,9 @@ class Fold:
         self._cut: Counter[str] = Counter()
         self._blocks: list[tuple[int, set[int], bool]] = []      # (times, ids of the nodes drawn for a block, adjoint?)
         self.active = False
-        few = max_nodes is None or len(order) <= max_nodes
-        if fold and max_nodes is not None and len(order) > READABLE and (often or not few):
+        size = len(order) if not (fold and calls) else self._size()
+        few = max_nodes is None or size <= max_nodes
+        if fold and max_nodes is not None and size > READABLE and (often or not few):
             at_least = OFTEN if few else 2
             if self._scoped:
                 self._siblings(at_least)
@@ -128,6 +130,8 @@ class Fold:
             self.active = bool(self.hidden)
         if fold and calls and max_nodes is not None:
             self._close_calls()
+            if pairs:
+                self._pair_up()
             few = few or len(self._drawn()) <= max_nodes
         if few:
             self._count()
@@ -175,7 +179,8 @@ class Fold:
             return ()
         path = key[1][:-1] if key[0] == "scope" else self.home[id(node)]
         labels = tuple([self.called(path[:k]) for k in range(1, len(path) + 1)])
-        times = self._times.get(id(node), 1) if key[0] == "node" or (key[0] == "scope" and key[1] in self._calls) else 1
+        drawn = node if key[0] == "node" else self._calls.get(key[1]) if key[0] == "scope" else None
+        times = 1 if drawn is None else self._times.get(id(drawn), 1)
         return (*labels, f"× {times}") if times > 1 else labels
 
     def _opened(self, path: Path) -> bool:
@@ -224,6 +229,14 @@ class Fold:
                 return path[:k + 1]
         return None
 
+    def _size(self) -> int:
+        """How many boxes there are when every call is one, and its adjoint another."""
+        known = {path: c for path in set(self.home.values()) if (c := self._call_of(path)) is not None and not self._opened(c)}
+        if not known:
+            return len(self._order)
+        inside = [(known[self.home[id(n)]], is_adjoint(n)) for n in self._order if n.op.name not in ("variable", "input") and self.home[id(n)] in known]
+        return len(self._order) - len(inside) + len(set(inside))
+
     def _close_calls(self) -> None:
         """One box for a call, one for what its adjoint is made of. Variables, inputs and results that are gradients keep theirs;
         constants that only the call reads vanish into it."""
@@ -231,7 +244,6 @@ class Fold:
         if not calls:
             return
         moved: dict[int, Any] = {}
-        readers: dict[int, set[Any]] = {}
         for n in self._order:
             call = calls.get(self.home[id(n)])
             if call is not None:
@@ -242,19 +254,45 @@ class Fold:
                     moved[id(n)] = ("scope", call, is_adjoint(n))
                     if not is_adjoint(n):
                         self._calls[call] = n
+        self._move(moved)
+        for n in self._order:
+            if n.op.name in ("constant", "dim") and self.home[id(n)] in calls:
+                self.home[id(n)] = calls[self.home[id(n)]][:-1]
+        self._swallow()
+        self.active = True
+
+    def _swallow(self) -> None:
+        """Constants vanish into the box that reads them when that stands for several nodes: a call, an adjoint, or both of one call."""
+        readers: dict[int, set[Any]] = {}
+        for n in self._order:
             for x in n.inputs:
                 if x.op.name in ("constant", "dim"):
-                    readers.setdefault(id(x), set()).add(moved.get(id(n)))
+                    readers.setdefault(id(x), set()).add(self.key(n))
+        for i, boxes in readers.items():
+            first = min(boxes, key=repr)                # of a call and its adjoint the call
+            own = {(*k[:2], False) if k[0] == "scope" else k for k in boxes}
+            if len(own) == 1 and (first[0] == "adjoint" or first[0] == "scope" and first[1] in self._calls) and i not in self._keep:
+                self._keys[i] = first
+
+    def _pair_up(self) -> None:
+        """One box for all adjoint nodes of one primal node: the picture of the reverse pass mirrors that of the forward pass."""
+        here = {id(n): n for n in self._order}
+        moved: dict[int, Any] = {}
         for n in self._order:
-            if n.op.name not in ("constant", "dim"):
-                continue
-            boxes = readers.get(id(n), set())
-            if len(boxes) == 1 and None not in boxes and id(n) not in self._keep:
-                moved[id(n)] = next(iter(boxes))
-            elif self.home[id(n)] in calls:
-                self.home[id(n)] = calls[self.home[id(n)]][:-1]
+            if is_adjoint(n) and id(n) not in self._keys and id(n) not in self._keep and not self._opened(self.home[id(n)]):
+                primal = primal_of(n, here)
+                if primal is not None:
+                    key = self._keys.get(id(primal))
+                    if key is None or (key[0] == "node" and key[1] in here):
+                        moved[id(n)] = ("adjoint", id(primal) if key is None else key[1])
+                        self._pairs[moved[id(n)][1]] = primal if key is None else here[key[1]]
         self._move(moved)
-        self.active = True
+        self._swallow()
+        self.active = self.active or bool(moved)
+
+    def paired(self, key: Any) -> Node | None:
+        """The primal of a box that stands for all adjoint nodes of one primal node; None for other boxes."""
+        return self._pairs[key[1]] if key[0] == "adjoint" else None
 
     def _move(self, moved: Mapping[int, Any]) -> None:
         """New boxes for nodes that have one of their own, and for all that are drawn by these."""

@@ -173,6 +173,12 @@ class _Layered:
         return (self.x[i], self.y[i]) if self.horizontal else (self.y[i], self.x[i])
 
 
+def extent(p: Picture) -> tuple[float, float]:
+    """About how wide and how high the picture will be, whoever lays it out."""
+    lay = _Layered(p)
+    return (lay.length, lay.breadth) if lay.horizontal else (lay.breadth, lay.length)
+
+
 def _topological(succ: list[list[int]]) -> tuple[list[int], list[int]]:
     """(an order in which edges lead onwards, the place of each in it); edges that close a cycle lead back in it."""
     done: list[int] = []

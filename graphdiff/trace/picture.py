@@ -162,16 +162,17 @@ def build(outputs: Sequence[Node], *, direction: str = "LR", fold: bool = True, 
           names: Mapping[int, Any] | None = None, label: Callable[[Node], tuple[str, ...]] | None = None,
           edge_label: Callable[[Node], str] | None = None, reverse: Sequence[tuple[Node, Node, str]] = (),
           bad: Callable[[Node], bool] | None = None, stop: Any = (), expand: Any = (), colors: Any = None,
-          often: bool = True, calls: bool = True) -> Picture:
+          often: bool = True, calls: bool = True, pairs: bool = False) -> Picture:
     """The picture of everything the outputs depend on.
 
     label, edge_label, reverse (consumer, operand, text), bad and colors (color.Colors) are for traces: what is written on boxes, on the edges
     that leave a node, on reverse edges, and how boxes are filled; nothing behind the nodes in stop (ids) is drawn. Which nodes
-    share a box: see fold.py; often=False leaves small pictures as they are, calls=False opens every call of a composed function.
+    share a box: see fold.py; often=False leaves small pictures as they are, calls=False opens every call of a composed function, pairs=True
+    draws one adjoint box for a primal one.
     """
     order = toposort(outputs, stop=stop)
     groups = Fold(order, fold=fold, max_nodes=max_nodes, expand=expand, often=often, keep={id(o) for o in outputs},
-                  calls=calls)
+                  calls=calls, pairs=pairs)
     lines_of_specs = Labels(style, names or {})
     lines = label or lines_of_specs.of
     picture = Picture(direction=direction)
@@ -213,20 +214,26 @@ def build(outputs: Sequence[Node], *, direction: str = "LR", fold: bool = True, 
         if key[0] == "node" and key[1] != id(node):        # the node that stands for this one comes later in the order
             drawn = here[key[1]]
             anchor = primal_of(drawn, here) if adjoint else None
+        primal = groups.paired(key)
+        if primal is not None:
+            told = (f"{lines(primal)[0]} (adjoint)", *lines(primal)[1:])
+        group = groups.cluster(drawn, key)
         if told is None:
             kind = "input" if id(drawn) in stop else kind_of(drawn)
-            box = Box(name, lines(drawn), kind, tip(drawn), groups.cluster(drawn, key), None, id(node) in ends,
+            box = Box(name, lines(drawn), kind, tip(drawn), group, None, id(node) in ends,
                       bad is not None and bad(node), "", style == "variables" and kind != "constant")
         else:
-            box = Box(name, told, "adjoint" if key[0] in ("scope", "block") and key[2] else "op" if result is not None else "summary",
-                      "several nodes" if result is None else call_tip(result, groups.called(key[1])), groups.cluster(drawn, key), None,
+            box = Box(name, told, "adjoint" if primal is not None or key[0] in ("scope", "block") and key[2] else "op" if result is not None else "summary",
+                      "several nodes" if result is None else call_tip(result, groups.called(key[1])), group, None,
                       id(node) in ends)
+        if calls and group and box.label[0].startswith((f"{group[-1]}.", f"d/d{group[-1]}.")):      # the frame says it
+            box.label = (box.label[0].replace(f"{group[-1]}.", "", 1), *box.label[1:])
         boxes[name] = box
         picture.boxes.append(box)
         if anchor is not None and told is None:
             box.anchor = ids.get(groups.key(anchor))
         elif told is not None and box.kind == "adjoint":
-            box.anchor = ids.get((*key[:2], False)) or (None if anchor is None else ids.get(groups.key(anchor)))
+            box.anchor = (ids.get((*key[:2], False)) if primal is None else None) or (None if anchor is None else ids.get(groups.key(anchor)))
     seen: set[Any] = set()
     summarised = groups.active
     for node in order:
