@@ -107,10 +107,10 @@ def _stacked(p: Picture) -> list[tuple[str, str]]:
                 if b[:k] in outer and a[:k] != b[:k]:
                     enter.setdefault(b[:k], {})[e.src] = None
     out = []
-    for b in p.boxes:
-        if b.kind in ("variable", "constant") and b.id not in fed:
-            for k in range(1, len(b.cluster)):
-                out += [(a, b.id) for a in enter.get(b.cluster[:k], ())]
+    for box in p.boxes:
+        if box.kind in ("variable", "constant") and box.id not in fed:
+            for k in range(1, len(box.cluster)):
+                out += [(a, box.id) for a in enter.get(box.cluster[:k], ())]
     return list(dict.fromkeys(out))
 
 

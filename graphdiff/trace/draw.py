@@ -133,9 +133,11 @@ def draw(y: Any, *, wrt: Any = None, at: Any = None, style: str = "operations", 
     pass runs against the forward pass. at: {input: value}; edges then carry values forward and adjoints back, and what is not
     finite is red. style: "operations" (boxes are ops) or "variables" (ovals are v1, v2, ... with their formulas).
 
-    fold: blocks that repeat, found by their structure, are drawn once, marked "× N"; above max_nodes boxes, scopes are
-    collapsed as well, and what is still too much is left out in the middle. expand: names of scopes that are neither folded
-    nor collapsed; fold=False folds nothing, max_nodes=None draws everything. direction: "LR", "TB", "RL" or "BT".
+    fold: a call of a composed function such as gd.layer_norm is one box; a picture wider than about 2,000 pixels runs from top
+    to bottom instead, with one box for the adjoint of an operation; blocks that repeat, found by their structure, are drawn
+    once, marked "× N"; above max_nodes boxes, scopes are collapsed as well, and what is still too much is left out in the
+    middle. expand: names of scopes and functions that are neither folded nor collapsed (NodeTypeError for a name that none
+    has); fold=False folds nothing, max_nodes=None draws everything. direction: "LR", "TB", "RL" or "BT".
 
     color: "cost" (FLOPs), "value" or "adjoint" (largest absolute value, with at=), rows of f.cost() or f.profile(...), or a
     dict {node: number}.

@@ -169,6 +169,10 @@ class Fold:
         """The label of a scope."""
         return self._names.get(path) or _shown(path[-1])
 
+    def is_call(self, key: Any) -> bool:
+        """Does the box stand for the call of a function, or for its adjoint?"""
+        return key[0] == "scope" and key[1] in self._calls
+
     def result(self, key: Any) -> Node | None:
         """The node whose value a box that stands for the call of a function shows; None for other boxes."""
         return self._calls.get(key[1]) if key[0] == "scope" and not key[2] else None
@@ -271,7 +275,7 @@ class Fold:
         for i, boxes in readers.items():
             first = min(boxes, key=repr)                # of a call and its adjoint the call
             own = {(*k[:2], False) if k[0] == "scope" else k for k in boxes}
-            if len(own) == 1 and (first[0] == "adjoint" or first[0] == "scope" and first[1] in self._calls) and i not in self._keep:
+            if len(own) == 1 and (first[0] == "adjoint" or (first[0] == "scope" and first[1] in self._calls)) and i not in self._keep:
                 self._keys[i] = first
 
     def _pair_up(self) -> None:

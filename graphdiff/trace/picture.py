@@ -216,16 +216,17 @@ def build(outputs: Sequence[Node], *, direction: str = "LR", fold: bool = True, 
             anchor = primal_of(drawn, here) if adjoint else None
         primal = groups.paired(key)
         if primal is not None:
-            told = (f"{lines(primal)[0]} (adjoint)", *lines(primal)[1:])
+            told = (f"{lines(primal)[0]} (adjoint)",)
         group = groups.cluster(drawn, key)
         if told is None:
             kind = "input" if id(drawn) in stop else kind_of(drawn)
             box = Box(name, lines(drawn), kind, tip(drawn), group, None, id(node) in ends,
                       bad is not None and bad(node), "", style == "variables" and kind != "constant")
         else:
-            box = Box(name, told, "adjoint" if primal is not None or key[0] in ("scope", "block") and key[2] else "op" if result is not None else "summary",
+            backward = primal is not None or (key[0] in ("scope", "block") and key[2])
+            box = Box(name, told, "op" if result is not None else "adjoint" if backward else "summary",
                       "several nodes" if result is None else call_tip(result, groups.called(key[1])), group, None,
-                      id(node) in ends)
+                      id(node) in ends, bad is not None and bad(node))
         if calls and group and box.label[0].startswith((f"{group[-1]}.", f"d/d{group[-1]}.")):      # the frame says it
             box.label = (box.label[0].replace(f"{group[-1]}.", "", 1), *box.label[1:])
         boxes[name] = box
@@ -233,7 +234,9 @@ def build(outputs: Sequence[Node], *, direction: str = "LR", fold: bool = True, 
         if anchor is not None and told is None:
             box.anchor = ids.get(groups.key(anchor))
         elif told is not None and box.kind == "adjoint":
-            box.anchor = (ids.get((*key[:2], False)) if primal is None else None) or (None if anchor is None else ids.get(groups.key(anchor)))
+            pair = None if primal is not None else ids.get((*key[:2], False))
+            anchor = anchor if primal is None else primal
+            box.anchor = pair or (None if anchor is None else ids.get(groups.key(anchor)))
     seen: set[Any] = set()
     summarised = groups.active
     for node in order:
@@ -256,7 +259,8 @@ def build(outputs: Sequence[Node], *, direction: str = "LR", fold: bool = True, 
                     continue
                 seen.add((src, dst, kind))
                 if several and kind != "carry":
-                    text = text if edge_label is None and not repeated else ""
+                    true = edge_label is None or all(k not in shared or groups.is_call(k) for k in (groups.key(node), groups.key(x)))
+                    text = text if true and not repeated else ""
             picture.edges.append(Edge(src, dst, kind, text))
     for consumer, operand, text in reverse:
         src, dst = ids[groups.key(consumer)], ids[groups.key(operand)]
