@@ -109,6 +109,11 @@ def test_expand_names_a_scope():
             gd.draw(y, expand=[bad])
     with pytest.raises(gd.errors.NodeTypeError, match=r"'nope'.*none"):
         gd.draw(gd.sin(gd.input("x")), expand="nope")
+    x = gd.input("x", (3,))
+    f = gd.function([x], gd.elu(x) * gd.elu(2.0 * x))
+    with pytest.raises(gd.errors.NodeTypeError, match=r"'nope'.*elu"):
+        gd.draw(f, expand="nope")
+    assert gd.draw(f, expand="elu").dot == gd.draw(f).dot                        # instructions are in no scope
     assert firsts(gd.draw(y, expand="sequential/residual2")).count("layer_norm") == 1
 
 

@@ -14,7 +14,7 @@ from ..errors import GraphdiffError, show_name
 from ..graph.node import Node
 from ..graph.walk import toposort
 from ..specs import format_shape
-from .fold import is_adjoint, shown_of
+from .fold import Fold, is_adjoint, shown_of
 from .memory import memory_map, show_nbytes
 from .picture import Box, Edge, Picture, build, symbol
 
@@ -170,6 +170,8 @@ def function_picture(f: Any, *, direction: str, max_nodes: int | None, fold: boo
         graph.legend = "the graph before all passes; its program is made at the first call, which tells the sizes" + (
             f"; {graph.legend}" if graph.legend else "")
         return graph
+    if expand:
+        Fold(toposort([*f.outputs, *[n for _, n in f.updates]]), fold=False, max_nodes=None, expand=expand)     # refuses names of no scope
     fills: dict[int, str] = {}
     legend = ""
     if color is not None:
