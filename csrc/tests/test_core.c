@@ -192,14 +192,15 @@ static void test_budget_and_threads(void)
     more = 0;
     CHECK(run(b, 2, 1, bases, &f, &more) == GD_OK && more == 0 && memcmp(y, z, BIG * 8) == 0);
 #ifndef __SANITIZE_THREAD__                  /* which allows no threads in a child */
-    pid_t child = fork();
+    /* qemu's user emulation aborts in a child of a process with threads: an assertion of its own. */
+    pid_t child = getenv("GRAPHDIFF_EMULATED") ? -1 : fork();
     if (child == 0) {                        /* a child has no workers but starts its own */
         memset(z, 0, BIG * 8);
         int ok = run(b, 2, 0, bases, &f, NULL) == GD_OK && memcmp(y, z, BIG * 8) == 0;
         _exit(ok ? 0 : 1);
     }
     int code = 1;
-    CHECK(waitpid(child, &code, 0) == child && code == 0);
+    CHECK(getenv("GRAPHDIFF_EMULATED") || (waitpid(child, &code, 0) == child && code == 0));
 #endif
     free(b), free(x), free(y), free(z);
 }
