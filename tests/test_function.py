@@ -2,6 +2,7 @@
 import copy
 import pickle
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -316,21 +317,18 @@ def test_calls_from_many_threads_with_mixed_sizes():
     want = [f(a) for a in arrays]
     failures = []
 
-    def work(k):
-        try:
-            for i in range(60):
-                j = (i + k) % len(arrays)
-                got = f(arrays[j])
-                if any(p.tobytes() != q.tobytes() for p, q in zip(got, want[j], strict=True)):
-                    failures.append((k, i))
-        except BaseException as error:      # a thread's exception would only be printed
-            failures.append(error)
+    start = threading.Barrier(8)
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    def work(k):
+        start.wait()
+        for i in range(60):
+            j = (i + k) % len(arrays)
+            got = f(arrays[j])
+            if any(p.tobytes() != q.tobytes() for p, q in zip(got, want[j], strict=True)):
+                failures.append((k, i))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
     assert not failures
     checked(480)
 

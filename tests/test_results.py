@@ -4,6 +4,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -115,14 +116,15 @@ def test_numbers_after_arrays_for_the_same_argument():
 def test_threads_get_results_of_their_own(double):
     wrong = []
 
+    start = threading.Barrier(6)
+
     def work(k: int) -> None:
+        start.wait()
         for _ in range(50):
             r = double(np.full(N, float(k)))
             if not (r == 2.0 * k).all():
                 wrong.append(k)
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(work, range(6)))
     assert not wrong

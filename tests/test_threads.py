@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -37,20 +38,14 @@ def test_32_threads_call_one_function_with_mixed_shapes(threads):
     start = threading.Barrier(32)
 
     def work(k):
-        try:
-            start.wait()
-            for i in range(calls):
-                j = (i * 7 + k) % len(arrays)
-                if [r.tobytes() for r in f(arrays[j], wide)] != want[j]:
-                    wrong.append((k, i))
-        except BaseException as error:      # a thread's exception would only be printed
-            wrong.append(error)
+        start.wait()
+        for i in range(calls):
+            j = (i * 7 + k) % len(arrays)
+            if [r.tobytes() for r in f(arrays[j], wide)] != want[j]:
+                wrong.append((k, i))
 
-    workers = [threading.Thread(target=work, args=(k,)) for k in range(32)]
-    for t in workers:
-        t.start()
-    for t in workers:
-        t.join()
+    with ThreadPoolExecutor(32) as pool:
+        list(pool.map(work, range(32)))
     assert not wrong, wrong[:3]
     checked(32 * 40)
 
@@ -60,17 +55,18 @@ def test_calls_that_share_a_variable_take_turns():
     step = gd.function([x], n + x, updates={n: n + x})
     one = np.ones(100)
 
-    def work():
+    start = threading.Barrier(8)
+    seen, whole = [], []
+
+    def work(_):
+        start.wait()
         for _ in range(100):
             got = step(one)
             seen.append(got[0])
             whole.append(bool((got == got[0]).all()))
-    seen, whole = [], []
-    workers = [threading.Thread(target=work) for _ in range(8)]
-    for t in workers:
-        t.start()
-    for t in workers:
-        t.join()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
     assert sorted(seen) == list(range(1, 801)) and all(whole) and n.value.tolist() == [800.0] * 100
 
 

@@ -131,11 +131,10 @@ def chart(rows: Sequence[dict[str, Any]], title: str, path: str) -> None:
 
 def run(threads: int, seconds: float, save: str | None, picture: str | None) -> int:
     """`graphdiff bench growth`: table, JSON and chart. Returns 0."""
-    import json
     import platform
 
     from ..runtime import native
-    from .run import cpu
+    from .run import cpu, write
     if threads < 1:
         raise GraphdiffError(f"bench: --threads {threads} must be at least 1")
     machine = {"cpu": cpu(), "isa": native.isa(), "threads": threads, "python": platform.python_version(),
@@ -144,9 +143,7 @@ def run(threads: int, seconds: float, save: str | None, picture: str | None) -> 
     print(title)
     rows = growth(threads, seconds)
     if save:
-        with open(save, "w", encoding="utf-8") as file:
-            json.dump({"machine": machine, "growth": rows}, file, indent=1)
-        print(f"written: {save}")
+        write(save, {"machine": machine, "growth": rows})
     if picture:
         chart(rows, title, picture)
         print(f"written: {picture}")

@@ -199,14 +199,19 @@ def run(names: Sequence[str], against: Sequence[str], threads: int, save: str | 
         for x in libraries:
             x.close()
     if save:
-        with open(save, "w", encoding="utf-8") as file:
-            json.dump({"machine": machine, "rows": rows}, file, indent=1)
-        print(f"written: {save}")
+        write(save, {"machine": machine, "rows": rows})
     if chart:
         from .chart import bars
         bars(rows, machine, chart)
         print(f"written: {chart}")
     return 1 if any(r["notes"].get("graphdiff", "").startswith("wrong") for r in rows) else 0
+
+
+def write(path: str, results: dict[str, Any]) -> None:
+    """Save results as JSON, and say so."""
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(results, file, indent=1)
+    print(f"written: {path}")
 
 
 def _print(row: dict[str, Any], libraries: Sequence[Library]) -> None:

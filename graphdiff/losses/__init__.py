@@ -4,7 +4,7 @@ Every loss takes `reduction`: "mean" (over all samples, the default), "sum" or "
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 from ..dtypes import FLOAT64, is_number
@@ -200,30 +200,22 @@ def zero_one(scores: Any, target: Any, *, axis: int = -1, reduction: str = "mean
     return _reduce(cast(not_equal(s, t), FLOAT64), reduction)
 
 
-def _all(parameters: Any, what: str) -> Sequence[Node]:
+def _total(parameters: Any, what: str, f: Callable[[Node], Node]) -> Node:
+    """Sum of f over every entry of every parameter."""
     nodes = [parameters] if isinstance(parameters, Node) else list(parameters)
     if not nodes or not all(isinstance(p, Node) for p in nodes):
         raise NodeTypeError(f"{what} takes nodes: a parameter or a list of at least one")
-    return nodes
+    first, *rest = (reduce.sum(f(p)) for p in nodes)
+    return sum(rest, start=first)
 
 
 @composed
 def l1(parameters: Any) -> Node:
     """L1 regulariser: the sum of |w| over a parameter or a list of them; derivative 0 at 0."""
-    total = None
-    for p in _all(parameters, "l1"):
-        s = reduce.sum(absolute(p))
-        total = s if total is None else total + s
-    assert total is not None
-    return total
+    return _total(parameters, "l1", absolute)
 
 
 @composed
 def l2(parameters: Any) -> Node:
     """L2 regulariser: the sum of w^2 over a parameter or a list of them."""
-    total = None
-    for p in _all(parameters, "l2"):
-        s = reduce.sum(square(p))
-        total = s if total is None else total + s
-    assert total is not None
-    return total
+    return _total(parameters, "l2", square)

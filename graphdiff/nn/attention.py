@@ -10,8 +10,9 @@ from ..graph.build import as_node
 from ..graph.node import Node
 from ..ops.linalg import matmul
 from . import activation as activations
-from . import checks, init
+from . import checks
 from . import functional as F
+from .init import make, split
 from .layer import Layer
 
 
@@ -33,9 +34,9 @@ class MultiHeadAttention(Layer):
         self.n_context = source
         self.activation = activations.find(activation)
         dtype = checks.floating(dtype)
-        keys = _split(key, 4)
+        keys = split(key, 4)
         for part, n_in, k in (("q", self.n, keys[0]), ("k", source, keys[1]), ("v", source, keys[2]), ("o", self.n, keys[3])):
-            setattr(self, f"w_{part}", self.parameter(_make(init, k, (n_in, self.n), dtype), f"w_{part}"))
+            setattr(self, f"w_{part}", self.parameter(make(init, k, (n_in, self.n), dtype), f"w_{part}"))
             setattr(self, f"b_{part}", self.parameter(np.zeros(self.n, dtype), f"b_{part}") if bias else None)
 
     def _project(self, x: Node, part: str) -> Node:
@@ -53,6 +54,3 @@ class MultiHeadAttention(Layer):
                                    causal=causal)
         y = self._project(y, "o")
         return y if self.activation is None else self.activation(y)
-
-
-_make, _split = init.make, init.split

@@ -1,6 +1,7 @@
 """Convolutions and pooling."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,60 +10,66 @@ from ..errors import ShapeError
 from ..graph.node import Node
 from ..ops import conv as ops
 from . import activation as activations
-from . import checks, init
+from . import checks
+from .init import make
 from .layer import Layer
 
 
-class Conv(Layer):
+class _Convolution(Layer):
+    """What the two convolutions have in common: channels, groups, kernel, weight, bias, activation."""
+
+    op: Callable[..., Node]         # gd.conv or gd.conv_transpose
+    transposed: bool                # the weight is [c_in, c_out / groups, ...] instead of [c_out, c_in / groups, ...]
+
+    def _set_up(self, c_in: int, c_out: int, kernel: Any, activation: Any, bias: bool, init: Any, key: Any, dtype: Any, ndim: int,
+                groups: int, options: dict[str, Any]) -> None:
+        self.c_in, self.c_out, self.groups = checks.size(c_in, "c_in"), checks.size(c_out, "c_out"), checks.size(groups, "groups")
+        if self.c_in % self.groups or self.c_out % self.groups:
+            raise ShapeError(f"{c_in} and {c_out} channels do not divide into {groups} groups")
+        self.kernel = _kernel(kernel, ndim)
+        self.options = {**options, "groups": self.groups}
+        self.activation = activations.find(activation)
+        dtype = checks.floating(dtype)
+        first, second = (self.c_in, self.c_out) if self.transposed else (self.c_out, self.c_in)
+        self.w = self.parameter(make(init, key, (first, second // self.groups, *self.kernel), dtype), "w")
+        self.b = self.parameter(np.zeros(self.c_out, dtype), "b") if bias else None
+
+    def forward(self, x: Node, training: bool) -> Node:
+        checks.features(x, 1, self.c_in, self.name)
+        y = self.op(x, self.w, bias=self.b, **self.options)
+        return y if self.activation is None else self.activation(y)
+
+
+class Conv(_Convolution):
     """Convolution of 1, 2 or 3 spatial axes (cross-correlation): x [N, c_in, *spatial] -> [N, c_out, *spatial'].
 
     kernel: one number for each spatial axis; a single one means `ndim` equal axes (2). Options as in gd.conv.
     """
 
+    op, transposed = staticmethod(ops.conv), False
+
     def __init__(self, c_in: int, c_out: int, kernel: Any, activation: Any = None, bias: bool = True, init: Any = "glorot", key: Any = None,
                  dtype: Any = "float32", name: str | None = None, *, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
                  ndim: int = 2) -> None:
         super().__init__(name)
-        self.c_in, self.c_out, self.groups = checks.size(c_in, "c_in"), checks.size(c_out, "c_out"), checks.size(groups, "groups")
-        if self.c_in % self.groups or self.c_out % self.groups:
-            raise ShapeError(f"{c_in} and {c_out} channels do not divide into {groups} groups")
-        self.kernel = _kernel(kernel, ndim)
-        self.options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": self.groups}
-        self.activation = activations.find(activation)
-        dtype = checks.floating(dtype)
-        self.w = self.parameter(_make(init, key, (self.c_out, self.c_in // self.groups, *self.kernel), dtype), "w")
-        self.b = self.parameter(np.zeros(self.c_out, dtype), "b") if bias else None
-
-    def forward(self, x: Node, training: bool) -> Node:
-        checks.features(x, 1, self.c_in, self.name)
-        y = ops.conv(x, self.w, bias=self.b, **self.options)
-        return y if self.activation is None else self.activation(y)
+        self._set_up(c_in, c_out, kernel, activation, bias, init, key, dtype, ndim, groups,
+                     {"stride": stride, "padding": padding, "dilation": dilation})
 
 
-class ConvTranspose(Layer):
+class ConvTranspose(_Convolution):
     """Transposed convolution, the adjoint of Conv in its input: x [N, c_in, *spatial] -> [N, c_out, *larger].
 
     Options as in gd.conv_transpose.
     """
 
+    op, transposed = staticmethod(ops.conv_transpose), True
+
     def __init__(self, c_in: int, c_out: int, kernel: Any, activation: Any = None, bias: bool = True, init: Any = "glorot", key: Any = None,
                  dtype: Any = "float32", name: str | None = None, *, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
                  dilation: Any = 1, groups: int = 1, ndim: int = 2) -> None:
         super().__init__(name)
-        self.c_in, self.c_out, self.groups = checks.size(c_in, "c_in"), checks.size(c_out, "c_out"), checks.size(groups, "groups")
-        if self.c_in % self.groups or self.c_out % self.groups:
-            raise ShapeError(f"{c_in} and {c_out} channels do not divide into {groups} groups")
-        self.kernel = _kernel(kernel, ndim)
-        self.options = {"stride": stride, "padding": padding, "output_padding": output_padding, "dilation": dilation, "groups": self.groups}
-        self.activation = activations.find(activation)
-        dtype = checks.floating(dtype)
-        self.w = self.parameter(_make(init, key, (self.c_in, self.c_out // self.groups, *self.kernel), dtype), "w")
-        self.b = self.parameter(np.zeros(self.c_out, dtype), "b") if bias else None
-
-    def forward(self, x: Node, training: bool) -> Node:
-        checks.features(x, 1, self.c_in, self.name)
-        y = ops.conv_transpose(x, self.w, bias=self.b, **self.options)
-        return y if self.activation is None else self.activation(y)
+        self._set_up(c_in, c_out, kernel, activation, bias, init, key, dtype, ndim, groups,
+                     {"stride": stride, "padding": padding, "output_padding": output_padding, "dilation": dilation})
 
 
 class MaxPool(Layer):
@@ -85,9 +92,6 @@ class AvgPool(Layer):
 
     def forward(self, x: Node, training: bool) -> Node:
         return ops.avg_pool(x, self.window, **self.options)
-
-
-_make = init.make
 
 
 def _kernel(kernel: Any, ndim: int) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from ..ops.indexing import from_zero, take
 from ..ops.linalg import matmul
 from . import activation as activations
 from . import checks, init
+from .init import make
 from .layer import Layer
 
 
@@ -26,7 +27,7 @@ class Dense(Layer):
         self.n_in, self.n_out = checks.size(n_in, "n_in"), checks.size(n_out, "n_out")
         self.activation = activations.find(activation)
         dtype = checks.floating(dtype)
-        self.w = self.parameter(_make(init, key, (self.n_in, self.n_out), dtype), "w")
+        self.w = self.parameter(make(init, key, (self.n_in, self.n_out), dtype), "w")
         self.b = self.parameter(np.zeros(self.n_out, dtype), "b") if bias else None
 
     def forward(self, x: Node, training: bool) -> Node:
@@ -35,9 +36,6 @@ class Dense(Layer):
         if self.b is not None:
             y = y + self.b
         return y if self.activation is None else self.activation(y)
-
-
-_make = init.make
 
 
 class Dropout(Layer):
@@ -73,7 +71,7 @@ class Embedding(Layer):
     def __init__(self, n: int, n_out: int, *, init: Any = "normal", key: Any = None, dtype: Any = "float32", name: str | None = None) -> None:
         super().__init__(name)
         self.n, self.n_out = checks.size(n, "n"), checks.size(n_out, "n_out")
-        self.w = self.parameter(_make(init, key, (self.n, self.n_out), checks.floating(dtype)), "w")
+        self.w = self.parameter(make(init, key, (self.n, self.n_out), checks.floating(dtype)), "w")
 
     def forward(self, x: Any, training: bool) -> Node:
         ids = as_node(x)

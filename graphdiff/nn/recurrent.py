@@ -8,8 +8,9 @@ import numpy as np
 from ..errors import NodeTypeError, ShapeError
 from ..graph.build import as_node
 from ..graph.node import Node
-from . import checks, init
+from . import checks
 from . import functional as F
+from .init import make, split
 from .layer import Layer
 
 
@@ -27,7 +28,7 @@ class _Recurrent(Layer):
         self.activation = activation or "tanh"
         self.n_in, self.n_hidden = checks.size(n_in, "n_in"), checks.size(n_hidden, "n_hidden")
         dtype = checks.floating(dtype)
-        keys = _split(key, 2 * self.gates)
+        keys = split(key, 2 * self.gates)
         self.w = self.parameter(_blocks(init, keys[:self.gates], (self.n_in, self.n_hidden), dtype), "w")
         self.u = self.parameter(_blocks(recurrent_init, keys[self.gates:], (self.n_hidden, self.n_hidden), dtype), "u")
         self.b = self.parameter(self._bias(dtype), "b") if bias else None
@@ -46,8 +47,8 @@ class _Recurrent(Layer):
 def _blocks(how: Any, keys: list[Node], shape: tuple[int, int], dtype: Any) -> Any:
     """One matrix a gate, side by side, each initialised as a matrix of its own. A ready array is taken whole."""
     if not isinstance(how, str) and not callable(how):
-        return init.make(how, None, (shape[0], shape[1] * len(keys)), dtype)
-    return np.concatenate([init.make(how, k, shape, dtype) for k in keys], axis=1)
+        return make(how, None, (shape[0], shape[1] * len(keys)), dtype)
+    return np.concatenate([make(how, k, shape, dtype) for k in keys], axis=1)
 
 
 def _open_gate(n: int, dtype: Any) -> Any:
@@ -55,9 +56,6 @@ def _open_gate(n: int, dtype: Any) -> Any:
     b = np.zeros(4 * n, dtype)
     b[n:2 * n] = 1
     return b
-
-
-_split = init.split
 
 
 class RNN(_Recurrent):

@@ -204,12 +204,6 @@ class Loaded:
         unique = {id(s): s for s in variables}
         self.locks = [s.lock for s in sorted(unique.values(), key=lambda s: s.number)]
 
-    def take(self) -> Workspace:
-        try:
-            return self.pool.pop()
-        except IndexError:
-            return Workspace(self)
-
     def call(self, args: Any, out: Any = None) -> Sequence[Any]:
         """Run on checked or unchecked arguments; returns one array an output."""
         try:
@@ -263,12 +257,7 @@ class Loaded:
                 w.spare[i] = kept = _large_result(w.spare.get(i, []), shape, dtype)
                 results[i], bases[number] = kept[0], kept[1]
             w.spare, w.last = w.last, w.spare
-        if self.locks:
-            self.run(w)
-        else:
-            status = _run(self.c, w.c, w.bases, SLICE_NS, w.fault)
-            if status:
-                self._more(w, status)
+        self.run(w)
         if self.numbers:
             for block, (_, places) in zip(w.numbers, self.numbers, strict=True):
                 copy = block.copy()
@@ -293,20 +282,14 @@ class Loaded:
 
     def run(self, w: Workspace) -> None:
         """Run with the pointers as they are, in slices, holding the locks of the variables."""
-        locks = self.locks
-        if not locks:
-            status = native.run(self.handle.c, w.c, w.bases, SLICE_NS, w.fault)
-            if status:
-                self._more(w, status)
-            return
-        for lock in locks:
+        for lock in self.locks:
             lock.acquire()
         try:
-            status = native.run(self.handle.c, w.c, w.bases, SLICE_NS, w.fault)
+            status = _run(self.c, w.c, w.bases, SLICE_NS, w.fault)
             if status:
                 self._more(w, status)
         finally:
-            for lock in locks:
+            for lock in self.locks:
                 lock.release()
 
     def _more(self, w: Workspace, status: int) -> None:
