@@ -63,6 +63,16 @@ def test_table_and_json(tmp_path, capfd, monkeypatch):
     assert saved["machine"]["limits"]["f32_gflops"] > 0
 
 
+def test_expressions_of_numexpr_say_the_workload():
+    from graphdiff.bench.peers import numexpr
+    for name in ("relu_1e3", "chain3_1e3", "exp_1e5_f32", "pow_1e5_f64"):
+        w = WORKLOADS[name]
+        arrays, fixed, _ = data(w, False)
+        assert compare([numexpr(1).call(w.build, arrays, fixed, None)()], [by_hand(w, arrays, fixed, None)()], w.tolerance) == ""
+    with pytest.raises(Missing):
+        numexpr(1).call(w.build, arrays, fixed, arrays[0])
+
+
 def test_bad_arguments_are_named():
     with pytest.raises(GraphdiffError, match="no benchmark is called like nonsense"):
         names_of(["nonsense"])

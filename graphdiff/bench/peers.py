@@ -3,6 +3,7 @@
 A workload says once what it computes, `build(m, *xs)`, in the vocabulary m of a library: m.exp, m.matmul, m.conv ... A
 library that lacks a word sits the row out (Missing). NumPy has no derivatives, so its forward + reverse is written by hand
 in the workload. Each `Peer.call` returns a function of no arguments that computes everything anew and waits for the result.
+Results are arrays with memory of their own: where PyTorch's gradient is only an expanded view, its row includes writing it.
 """
 from __future__ import annotations
 
@@ -149,6 +150,10 @@ def torch(threads: int, compiled: bool = False) -> Peer:
     def transposed(x: Any, w: Any, stride: int = 1, padding: int = 0) -> Any:
         return (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[x.dim() - 3](x, w, stride=stride, padding=padding)
 
+    def written(x: Any) -> Any:
+        """The gradient of a sum is an expanded view of the cotangent: no array until somebody writes it out."""
+        return x.contiguous() if 0 in x.stride() else x
+
     def total(x: Any, axis: Any = None) -> Any:
         return th.sum(x) if axis is None else th.sum(x, dim=axis)
 
@@ -181,7 +186,7 @@ def torch(threads: int, compiled: bool = False) -> Peer:
 
         def both() -> Any:
             y = g(*xs)
-            return [y, *th.autograd.grad(y, xs, seed)]
+            return [y, *map(written, th.autograd.grad(y, xs, seed))]
         return both
     return Peer("torch.compile" if compiled else "torch", th.__version__, call, m)
 
@@ -322,8 +327,54 @@ def casadi(threads: int) -> Peer:
     return Peer("casadi", ca.__version__, call, m)
 
 
+# -- numexpr: one elementwise expression, as text -------------------------------------------------------------------------
+
+class _Text:
+    """A part of an expression: what numexpr has for a graph."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __neg__(self) -> _Text:
+        return _Text(f"(-{self.text})")
+
+
+def _infix(symbol: str, swapped: bool) -> Callable[[_Text, Any], _Text]:
+    def operation(x: _Text, y: Any) -> _Text:
+        other = y.text if isinstance(y, _Text) else repr(y)
+        return _Text(f"({other} {symbol} {x.text})" if swapped else f"({x.text} {symbol} {other})")
+    return operation
+
+
+for _name, _symbol in (("add", "+"), ("sub", "-"), ("mul", "*"), ("truediv", "/"), ("pow", "**")):
+    setattr(_Text, f"__{_name}__", _infix(_symbol, False))
+    setattr(_Text, f"__r{_name}__", _infix(_symbol, True))
+
+
+def numexpr(threads: int) -> Peer:
+    import numexpr as ne
+    ne.set_num_threads(threads)
+
+    def function(name: str) -> Callable[[_Text], _Text]:
+        return lambda x: _Text(f"{name}({x.text})")
+
+    m = _Words(**{f: function(f) for f in ("exp", "log", "log1p", "sin", "tan", "tanh", "sinh", "arctan")},
+               relu=lambda x: _Text(f"where({x.text} > 0, {x.text}, 0)"), sigmoid=lambda x: _Text(f"(1 / (1 + exp(-{x.text})))"))
+
+    def call(build: Any, arrays: Sequence[Any], fixed: Sequence[Any], cotangent: Any) -> Call:
+        if cotangent is not None:
+            raise Missing("derivatives")
+        y = build(m, *(_Text(f"x{i}") for i in range(len(arrays))))
+        if not isinstance(y, _Text):
+            raise Missing("more than one expression")
+        values = {f"x{i}": a for i, a in enumerate(arrays)}
+        ne.evaluate(y.text, values)
+        return lambda: ne.re_evaluate(values)
+    return Peer("numexpr", ne.__version__, call, m)
+
+
 MAKERS: dict[str, Callable[[int], Peer]] = {"autograd": autograd, "torch": torch, "torch.compile": lambda threads: torch(threads, True),
-                                            "jax": jax, "pytensor": pytensor, "casadi": casadi}
+                                            "jax": jax, "pytensor": pytensor, "casadi": casadi, "numexpr": numexpr}
 PACKAGES = {"torch.compile": "torch"}
 
 

@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     bench.add_argument("names", nargs="*", metavar="NAME", help="benchmarks whose name contains one of these; all by default. "
                        "growth: how graphdiff's time grows with sizes, depth and nodes")
     bench.add_argument("--against", default="numpy", help="comma-separated, where installed: numpy, autograd, torch, torch.compile, jax, "
-                       "pytensor, casadi; all: every one but torch.compile")
+                       "pytensor, casadi, numexpr; all: every one but torch.compile")
     bench.add_argument("--threads", type=int, default=1)
     bench.add_argument("--save", metavar="FILE", help="write the results as JSON")
     bench.add_argument("--seconds", type=float, default=0.3, help="time per benchmark and library")
