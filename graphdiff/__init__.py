@@ -27,7 +27,7 @@ from .graph.build import make_constant as _make_constant
 from .graph.build import named_input, public
 from .graph.node import Node
 from .graph.state import variable
-from .specs import Dim
+from .dims import Dim
 from .ops.unary import (abs, arccos, arccosh, arcsin, arcsinh, arctan, arctanh, cbrt, cos, cosh, digamma, entr, erf, erfc, exp, exp2, expm1,
                         gaussian, gelu_tanh, invert, isfinite, isinf, isnan, lgamma, log, log1p, log2, log10, log_sigmoid, logical_not,
                         negative, reciprocal, relu, sigmoid, sign, signbit, silu, sin, sinc, sinh, softplus, sqrt, square, tan, tanh)

@@ -10,8 +10,8 @@ from counting import checked
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "graphdiff"
 # Later stages may import earlier ones, never the other way round.
-ORDER = ["errors", "dtypes", "specs", "graph", "ops", "diff", "passes", "plan", "lower", "runtime", "trace", "api", "optim", "losses", "nn",
-         "data", "training", "bench", "cli"]
+ORDER = ["errors", "dtypes", "intervals", "dims", "specs", "graph", "ops", "diff", "passes", "plan", "lower", "runtime", "trace", "api", "optim", "losses",
+         "nn", "data", "training", "bench", "cli"]
 LEVEL = {name: i for i, name in enumerate(ORDER)}
 # The facade and its lazy names are above all of it.
 TOP = {"__init__", "__main__", "scope"}

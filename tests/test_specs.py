@@ -12,18 +12,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from graphdiff import specs
+from graphdiff import dims
+from graphdiff.dims import Dim, dim_max, dim_min, evaluate, substitute, unify
 from graphdiff.dtypes import DTYPES, FLOAT32, FLOAT64, UINT8
 from graphdiff.errors import AxisError, GraphdiffError, NodeTypeError, ShapeError
 from graphdiff.specs import (
-    Dim,
     as_shape,
     broadcast,
     check_broadcast,
     check_shape,
-    dim_max,
-    dim_min,
-    evaluate,
     evaluate_shape,
     format_shape,
     format_spec,
@@ -33,8 +30,6 @@ from graphdiff.specs import (
     nelements,
     normalize_axes,
     normalize_axis,
-    substitute,
-    unify,
 )
 
 n, m, k = Dim.name("n"), Dim.name("m"), Dim.name("k")
@@ -115,7 +110,7 @@ def test_inexact_division_stays(form):
 
 @given(TREES, NUMBERS)
 def test_bounds_hold(tree, numbers):
-    lo, hi = specs._bounds(symbolic(tree))
+    lo, hi = dims.bounds(symbolic(tree))
     assert lo <= concrete(tree, numbers) <= hi
 
 
@@ -571,7 +566,7 @@ def test_a_long_chain_of_strided_windows_stays_small():
 def test_the_deepest_expression_works_on_a_small_stack():
     code = """
 import pickle, threading
-from graphdiff.specs import Dim, evaluate, DEPTH_LIMIT
+from graphdiff.dims import Dim, evaluate, DEPTH_LIMIT
 def work():
     d, e = Dim.name("n"), Dim.name("n")
     for _ in range(DEPTH_LIMIT):

@@ -208,7 +208,7 @@ def as_node(value: Any, like: Any = None) -> Node:
     if kind is float or kind is int or kind is bool:
         dtype = weak(value, like) if like is not None else FLOAT64 if kind is float else BOOL if kind is bool else weak(value, BOOL)
         return scalar(value, dtype)
-    from ..specs import Dim
+    from ..dims import Dim
     if isinstance(value, Dim):
         return _dim_node(value)
     array = checked_array(value, "operand")

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..dims import unify
 from ..dtypes import FLOAT64, is_number
 from ..errors import DTypeError, NodeTypeError, ShapeError
 from ..graph.build import as_node, composed
@@ -19,7 +20,7 @@ from ..ops.movement import expand_dims, squeeze
 from ..ops.scan import log_softmax
 from ..ops.unary import abs as absolute
 from ..ops.unary import relu, softplus, square
-from ..specs import format_shape, normalize_axis, unify
+from ..specs import format_shape, normalize_axis
 
 __all__ = ["binary_cross_entropy_with_logits", "cross_entropy", "hinge", "kl", "l1", "l2", "lp", "mae", "mse", "nll", "total_variation",
            "zero_one"]

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..dims import unify
 from ..errors import DTypeError, NodeTypeError, ShapeError
 from ..graph.build import as_node
 from ..graph.node import Node
@@ -10,7 +11,6 @@ from ..ops.indexing import from_zero
 from ..ops.movement import broadcast_to, expand_dims, zeros
 from ..ops.reduction import max as max_of
 from ..ops.reduction import mean, sum
-from ..specs import unify
 from . import checks, init
 from . import functional as F
 from .dense import Dense

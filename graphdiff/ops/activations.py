@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from ..dims import unify
 from ..dtypes import FLOAT16, FLOAT32, PROMOTE
 from ..errors import NodeTypeError, ShapeError
 from ..graph.build import as_node, composed
 from ..graph.node import Node
-from ..specs import format_shape, nelements, normalize_axes, unify
+from ..specs import format_shape, nelements, normalize_axes
 from .binary import add, greater, greater_equal, less_equal, maximum, minimum, multiply, where
 from .families import cast, floating
 from .gradient import stop_gradient

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from ..dims import unify
 from ..dtypes import BOOL, FLOAT16, FLOAT32
 from ..errors import DTypeError, ShapeError
 from ..graph.build import as_node, composed, make, make_constant
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
-from ..specs import broadcast, check_shape, format_shape, nelements, unify
+from ..specs import broadcast, check_shape, format_shape, nelements
 from .binary import less_equal, logical_and, maximum, where, zmul
 from .families import cast, floating, pair
 from .linalg import matmul

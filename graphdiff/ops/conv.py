@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from ..dims import Dim, dim_max, dim_min, unify
 from ..dtypes import FLOAT16, FLOAT32, INT64
 from ..errors import DTypeError, NodeTypeError, ShapeError
 from ..graph.build import as_node, make, public
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
-from ..specs import Dim, check_shape, dim_max, dim_min, format_shape, nelements, unify
+from ..specs import check_shape, format_shape, nelements
 from .binary import add, less, maximum, where
 from .families import floating, pair
 from .movement import reshape_to, zeros_like

@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from ..dims import unify
 from ..dtypes import FLOAT16, FLOAT32, INT64, PROMOTE, as_dtype
 from ..errors import NodeTypeError, ShapeError, show_name
 from ..graph.build import CONSTANT, as_node, make, public
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
-from ..specs import check_shape, unify
+from ..specs import check_shape
 from .families import cast
 from .movement import BROADCAST_TO, UNDIAGONAL, diagonal, expand_to, permute, reshape_to
 

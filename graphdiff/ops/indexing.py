@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from ..dims import Dim
 from ..dtypes import BOOL, FLOAT16, INT64, as_dtype
 from ..errors import DTypeError, NodeTypeError, OutOfBounds, ShapeError
 from ..graph.build import as_node, make, make_constant, public
 from ..graph.node import Node
 from ..graph.opdef import NEVER, OpDef, register
-from ..specs import Dim, as_shape, broadcast, check_shape, format_shape, nelements, normalize_axis
+from ..specs import as_shape, broadcast, check_shape, format_shape, nelements, normalize_axis
 from .families import cast, floating
 from .movement import expand_to, full, permute, place, reshape_to, slice_axes, zeros, zeros_like
 

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from ..dims import unify
 from ..dtypes import FLOAT16, FLOAT32
 from ..errors import NodeTypeError, ShapeError
 from ..graph.build import located, make, public
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
-from ..specs import broadcast, check_shape, format_shape, nelements, normalize_axes, unify
+from ..specs import broadcast, check_shape, format_shape, nelements, normalize_axes
 from .binary import multiply
 from .families import pair
 from .movement import permute, reshape_to, sum_to, swapaxes

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from ..dims import Dim
 from ..dtypes import FLOAT64, PROMOTE, as_dtype
 from ..errors import NodeTypeError, ShapeError
 from ..graph.build import as_node, make, make_constant, public, scalar
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
-from ..specs import Dim, as_shape, broadcast, check_shape, format_shape, nelements, normalize_axes, normalize_axis
+from ..specs import as_shape, broadcast, check_shape, format_shape, nelements, normalize_axes, normalize_axis
 from .families import cast
 
 # -- reshape -------------------------------------------------------------------------------------------------------

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from ..dims import unify
 from ..dtypes import FLOAT16, FLOAT32, PROMOTE
 from ..errors import GradientError, NodeTypeError, ShapeError
 from ..graph.build import make, public
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
-from ..specs import check_shape, format_shape, unify
+from ..specs import check_shape, format_shape
 from .binary import add, greater, multiply, where
 from .families import cast, floating
 from .linalg import matmul

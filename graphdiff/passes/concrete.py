@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from ..dims import Dim
+from ..dims import evaluate as evaluate_dim
 from ..errors import GraphdiffError, ShapeError, compose, located_error
 from ..graph.build import CONSTANT, INPUT
 from ..graph.node import Node, new_node
 from ..graph.walk import toposort
-from ..specs import Dim, evaluate_shape, has_dims
-from ..specs import evaluate as evaluate_dim
+from ..specs import evaluate_shape, has_dims
 
 
 def stand_in(node: Node) -> Node:

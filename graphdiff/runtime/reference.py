@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from ..dims import Dim, evaluate
 from ..graph.node import Node
 from ..graph.walk import toposort
-from ..specs import Dim, evaluate, match_shapes
+from ..specs import match_shapes
 
 
 def reference_values(outputs: Sequence[Node], feeds: Mapping[Node, Any], *, complex_ok: bool = False) -> dict[Node, Any]:
