@@ -14,19 +14,19 @@ TOO_LARGE = [(2**62, 4), (2**31,) * 3, (4194305, 4194305, 211106198978564), (0, 
 INT_MIN = -2**63
 
 
-def refused(build, limit=0.05):
-    """A GraphdiffError that is a ValueError, TypeError or IndexError, quickly and without memory."""
+def refused(build):
+    """A GraphdiffError that is a ValueError, TypeError or IndexError, at once and without memory."""
     tracemalloc.start()
-    start = time.perf_counter()
+    start = time.process_time()
     try:
         with pytest.raises((ValueError, TypeError, IndexError)) as caught:
             build()
-        seconds = time.perf_counter() - start
+        seconds = time.process_time() - start
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert isinstance(caught.value, GraphdiffError), caught.value
-    assert seconds < limit, seconds
+    assert seconds < 1, seconds       # milliseconds, unless the size is walked through
     assert peak < 1 << 20, peak
     checked(3)
 
