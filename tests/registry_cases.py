@@ -77,14 +77,15 @@ def points(name: str) -> list[np.ndarray]:
 
 MP = {
     "erf": mpmath.erf, "erfc": mpmath.erfc, "lgamma": lambda x: mpmath.log(mpmath.gamma(x)), "digamma": mpmath.digamma,
-    "sinc": mpmath.sincpi, "gelu": lambda x: x * mpmath.ncdf(x), "exp_neg_square": lambda x: mpmath.exp(-x * x),
+    "sinc": mpmath.sincpi, "gelu": lambda x: x * mpmath.ncdf(x),
+    "gelu_grad": lambda x: mpmath.ncdf(x) + x * mpmath.npdf(x), "exp_neg_square": lambda x: mpmath.exp(-x * x),
     "gaussian": lambda x: mpmath.exp(-x * x / 2),
     "gelu_tanh": lambda x: x / 2 * (1 + mpmath.tanh(mpmath.sqrt(2 / mpmath.pi) * (x + mpmath.mpf("0.044715") * x ** 3))),
     "polygamma": lambda n, x: mpmath.polygamma(int(n), x),
     "sinc_derivative": lambda n, x: mpmath.diff(lambda t: mpmath.sincpi(t), x, int(n)),
 }
 # Digits for a numerical derivative to be right to 1e-12 where it is as small as 1e-257 beside a value of 1.
-DIGITS = {"erf": 400, "gelu": 250, "gelu_tanh": 700}
+DIGITS = {"erf": 400, "gelu": 250, "gelu_grad": 250, "gelu_tanh": 700}
 DISCRETE = {"polygamma": 0, "sinc_derivative": 0}      # the operand that has no derivative
 
 

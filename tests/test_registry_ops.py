@@ -25,7 +25,7 @@ INTEGER_OPERANDS = {
 }
 TIES = ("maximum", "minimum", "fmax", "fmin")      # differentiated away from ties here
 # Functions with roots: near one the promise is absolute, relative to this value.
-ROOTS = {"lgamma": 1.0, "digamma": 1.0, "logaddexp": 1.0, "sinc": 1.0, "sinc_derivative": 1.0}
+ROOTS = {"gelu_grad": 0.2, "lgamma": 1.0, "digamma": 1.0, "logaddexp": 1.0, "sinc": 1.0, "sinc_derivative": 1.0}
 
 
 def operands(name, shapes, dtype):

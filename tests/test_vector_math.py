@@ -25,12 +25,13 @@ CC = os.environ.get("CC") or "cc"
 pytestmark = pytest.mark.skipif(shutil.which(CC.split()[0]) is None, reason="no C compiler")
 
 UNARY = ("exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh erf erfc "
-         "cbrt lgamma digamma sinc sigmoid softplus log_sigmoid gelu gelu_tanh silu").split()
+         "cbrt lgamma digamma sinc sigmoid softplus log_sigmoid gelu gelu_grad gelu_tanh silu").split()
 BINARY = "atan2 hypot pow logaddexp xlogy fmod polygamma".split()
-BLOCK = "sin cos tan exp exp2 expm1 log log2 log10 log1p sinh cosh asinh acosh atanh cbrt".split()
+BLOCK = "sin cos tan exp exp2 expm1 log log2 log10 log1p sinh cosh asinh acosh atanh cbrt erf gelu gelu_grad".split()
 BLOCK2 = ["pow"]
 # ULP bound where it is not 2, as (float64, float32)
-BOUND: dict[str, tuple[float, float]] = {"fmod": (0, 0)}
+BOUND: dict[str, tuple[float, float]] = {"fmod": (0, 0), "gelu_grad": (4, 2)}
+ROOT = {"gelu_grad": (-0.7517915247, 0.2)}     # a root, and the size of the terms that cancel there
 # bytes of a vector, FMA, compiler flags
 X86 = {
     "scalar": (16, 0, []),
@@ -49,6 +50,11 @@ double r_silu(double x) { return x == -INFINITY ? -0.0 : x * r_sigmoid(x); }
 double r_softplus(double x) { return x > 40 ? x : log1p(exp(x)); }
 double r_log_sigmoid(double x) { return -r_softplus(-x); }
 double r_gelu(double x) { return x == -INFINITY ? -0.0 : 0.5 * x * erfc(-x * 0.70710678118654752440); }
+double r_gelu_grad(double x)
+{
+    if (fabs(x) > 38) return x > 0 ? 1 : -0.0;
+    return 0.5 * erfc(-x * 0.70710678118654752440) + x * exp(-0.5 * x * x) * 0.39894228040143267794;
+}
 double r_gelu_tanh(double x)
 {
     if (x < -30) return -0.0;
@@ -63,7 +69,9 @@ double r_sinc(double x)
     long double s = (q & 1) ? cosl(f) : sinl(f);
     return (double)((q == 2 || q == 3 || q == -1 || q == -2 ? -s : s) / (pi * (long double)x)) + 0.0;
 }
-static double sweep(void (*f)(int64_t, const float *, float *), double (*r)(double), uint32_t step, float *worst)
+/* root, floor: within 1/4 of that argument the error counts in places of at least `floor` */
+static double sweep(void (*f)(int64_t, const float *, float *), double (*r)(double), uint32_t step, float *worst, double root,
+                    double floor)
 {
     float x[512], y[512];
     double most = 0;
@@ -77,7 +85,7 @@ static double sweep(void (*f)(int64_t, const float *, float *), double (*r)(doub
             if (isnan(e) || isnan(y[k])) q = isnan(e) && isnan(y[k]) ? 0 : 1e30;
             else if (isinf(n) || isinf(y[k]))
                 q = n == y[k] ? 0 : fabs(fabs(e) - 3.4028235677973366e38) < 1e31 ? 1 : 1e30;
-            else { frexp(e, &ex); q = fabs(y[k] - e) / ldexp(1, ex < -125 ? -149 : ex - 24); }
+            else { frexp(fabs(x[k] - root) < 0.25 ? fmax(fabs(e), floor) : e, &ex); q = fabs(y[k] - e) / ldexp(1, ex < -125 ? -149 : ex - 24); }
             if (n == 0 && y[k] == 0 && signbit(n) != signbit(y[k])) q = 1e29;
             if (q > most) { most = q; *worst = x[k]; }
         }
@@ -87,7 +95,7 @@ static double sweep(void (*f)(int64_t, const float *, float *), double (*r)(doub
 """
 LIBM = {"asin", "acos", "atan", "asinh", "acosh", "atanh", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
         "sin", "cos", "tan", "sinh", "cosh", "tanh", "erf", "erfc", "cbrt", "lgamma"}
-OWN = {"sigmoid", "silu", "softplus", "log_sigmoid", "gelu", "gelu_tanh", "sinc"}
+OWN = {"sigmoid", "silu", "softplus", "log_sigmoid", "gelu", "gelu_grad", "gelu_tanh", "sinc"}
 
 
 def source():
@@ -108,7 +116,8 @@ def source():
     for f in sorted(LIBM | OWN):
         tested = f + "_block" if f in BLOCK else f
         ref = f if f in LIBM else "r_" + f
-        out.append(f"double s_{f}(uint32_t step, float *worst) {{ return sweep(t_{tested}_f32, {ref}, step, worst); }}")
+        near = ROOT.get(f, (0, 0))
+        out.append(f"double s_{f}(uint32_t step, float *worst) {{ return sweep(t_{tested}_f32, {ref}, step, worst, {near[0]}, {near[1]}); }}")
     out.append("""
 #if defined(__x86_64__)
 int has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
@@ -170,6 +179,11 @@ def ref_gelu(x):
         return x * mp.erfc(-x / mp.sqrt(2)) / 2
 
 
+def ref_gelu_grad(x):
+    with mp.workprec(300):
+        return mp.erfc(-x / mp.sqrt(2)) / 2 + x * mp.exp(-x * x / 2) / mp.sqrt(2 * mp.pi)
+
+
 def ref_gelu_tanh(x):
     return x / (1 + mp.exp(-2 * mp.sqrt(2 / mp.pi) * (x + mpf("0.044715") * x**3)))
 
@@ -201,7 +215,7 @@ REF = {
     "lgamma": lambda x: mp.log(abs(mp.gamma(x))) if abs(x) < 50 else mp.re(mp.loggamma(x)), "digamma": mp.digamma,
     "sinc": lambda x: mp.sinpi(x) / (mp.pi * x) if x else mpf(1), "sigmoid": lambda x: 1 / (1 + mp.exp(-x)),
     "softplus": ref_log1pexp, "log_sigmoid": lambda x: -ref_log1pexp(-x),
-    "gelu": ref_gelu, "gelu_tanh": ref_gelu_tanh, "silu": lambda x: x / (1 + mp.exp(-x)),
+    "gelu": ref_gelu, "gelu_grad": ref_gelu_grad, "gelu_tanh": ref_gelu_tanh, "silu": lambda x: x / (1 + mp.exp(-x)),
     "atan2": mp.atan2, "hypot": lambda x, y: mp.sqrt(x * x + y * y), "pow": lambda x, y: x**y,
     "logaddexp": ref_logaddexp, "xlogy": lambda x, y: x * mp.log(y),
     "fmod": lambda x, y: mpf(math.fmod(float(x), float(y))), "polygamma": lambda n, x: mp.polygamma(int(n), x),
@@ -234,7 +248,7 @@ def points(name, n, rng):
         "gelu": (u(-38, 10), u(-3, 3), tiny), "silu": (u(-745, 700), u(-3, 3), tiny), "gelu_tanh": (u(-21.5, 10),
             u(-3, 3), tiny),
     }
-    like = {"log2": "log", "log10": "log", "cos": "sin", "tan": "sin", "cosh": "sinh", "acos": "asin",
+    like = {"log2": "log", "log10": "log", "cos": "sin", "tan": "sin", "gelu_grad": "gelu", "cosh": "sinh", "acos": "asin",
         "log_sigmoid": "softplus"}
     if name == "log_sigmoid":
         return (-np.concatenate(cases["softplus"]),)
@@ -277,6 +291,8 @@ def test_float64_is_within_its_ulps(name, libraries):
         floor = [mpf(0)] * len(refs)
         if name == "logaddexp":          # near its zeros the error is that of the larger operand
             floor = [mpf(float(max(abs(a), abs(b)))) for a, b in zip(*xs, strict=True)]
+        if name in ROOT:
+            floor = [mpf(ROOT[name][1]) if abs(x - ROOT[name][0]) < 0.25 else mpf(0) for x in xs[0]]
         for lib in libraries:
             got = lib(name + "_block" if name in BLOCK + BLOCK2 else name, *xs)
             errors = [ulp_error(y, r, f) for y, r, f in zip(got, refs, floor, strict=True)]
@@ -367,6 +383,7 @@ EDGES = {
     "log_sigmoid": [(-1000, -1000), (1000, -0.0), (np.inf, -0.0), (-np.inf, -np.inf), (np.nan, np.nan)],
     "gelu": [(0, 0), (-0.0, -0.0), (np.inf, np.inf), (-np.inf, -0.0), (-50, -0.0), (1e30, 1e30), (-1e30, -0.0),
         (np.nan, np.nan)],
+    "gelu_grad": [(0, 0.5), (-0.0, 0.5), (np.inf, 1), (-np.inf, -0.0), (1e30, 1), (-1e30, -0.0), (np.nan, np.nan)],
     "gelu_tanh": [(0, 0), (-0.0, -0.0), (np.inf, np.inf), (-np.inf, -0.0), (-50, -0.0), (1e30, 1e30), (np.nan, np.nan)],
     "silu": [(0, 0), (-0.0, -0.0), (np.inf, np.inf), (-np.inf, -0.0), (-1e4, -0.0), (1e30, 1e30), (np.nan, np.nan)],
 }

@@ -6,6 +6,7 @@ degree whose error on a dense grid is below the target; the target leaves the po
 an ULP of the final result, and the reached error is printed beside the coefficients. Coefficients are stored highest
 degree first, as Horner's rule reads them.
 """
+import itertools
 import pathlib
 import sys
 
@@ -78,6 +79,90 @@ def series(f, leading):
 def of_square(f, leading):
     """z -> f(sqrt(z))."""
     return series(lambda z: f(mp.sqrt(z)), leading)
+
+
+def rows(name, f, intervals, degree, single, what, odd=False, unit=False):
+    """Polynomials for 16 or 32 intervals, as rows of so many numbers: row 0 the centres, then the coefficients of
+    (x - centre)^k, highest first. An interval is (low, high, centre); at a centre of 0 the function is 0 and the fit relative. unit: there less x.
+    """
+    columns = []
+    for low, high, centre in intervals:
+        if centre == 0 and odd:
+            c = interpolate(lambda z: f(mp.sqrt(z)) / mp.sqrt(z), low, high**2, (degree - 1) // 2)
+            c = [mpf(0), *(v for k in c for v in (k, mpf(0)))][:degree + 1]
+            c += [mpf(0)] * (degree + 1 - len(c))
+        elif centre == 0:
+            c = [mpf(0), *interpolate(lambda a: f(a) / a, low, high, degree - 1)]
+        else:
+            c = interpolate(lambda d, z=centre: f(z + d), low - centre, high - centre, degree)
+        if unit and centre == 0:
+            c[1] -= 1
+        columns.append([centre, *c[::-1]])
+    grid(name, [[c[k] for c in columns] for k in range(degree + 2)], single, f"{what}: centres, then coefficients")
+
+
+def tame(f, centre):
+    """The float32 near the centre where f is nearest to a float32: the constant term then costs nothing."""
+    step = mpf(2) ** (mp.frexp(centre)[1] - 24)
+    return min((as_float(centre) + k * step for k in range(-300, 301)), key=lambda x: abs(as_float(f(x)) / f(x) - 1))
+
+
+def lanes():
+    """What the 512-bit forms look up in registers."""
+    lines.append("#if VM_LANES")
+
+    def gauss_tail(a):
+        return mp.erfc(a / mp.sqrt(2)) * mp.exp(a * a / 2) / 2
+    # a + 13/16 in 32 steps from 13/16 to 13, eight an octave; the last one goes on to 13.2, where numbers end
+    edges = [mpf(2) ** (k // 8) * (8 + k % 8) / 8 - mpf(13) / 16 for k in range(-3, 30)]
+    edges[-1] = mpf("13.2")
+    for name, f, what in (("gelu", lambda a: a * gauss_tail(a), "a Q(a)"),
+                          ("gelu_grad", lambda a: gauss_tail(a) - a / mp.sqrt(2 * mp.pi), "Q(a) - a / sqrt(2 pi)")):
+        spans = [(a, b, mpf(0) if k == 0 and name == "gelu" else tame(f, (a + b) / 2))
+                 for k, (a, b) in enumerate(itertools.pairwise(edges))]
+        # 13/16's top twelve bits end in 21: the first interval stands there
+        rows(name, f, spans[11:] + spans[:11], 4, True, f"{what}, Q(a) = exp(a^2 / 2) erfc(a / sqrt 2) / 2, by a + 13/16")
+    for name, step, end, degree in (("f_erf", mpf(1) / 4, mpf("3.95"), 6), ("erf", mpf(3) / 8, mpf("5.95"), 12)):
+        rows(name, mp.erf, [(max(step * (k - mpf(0.5)), mpf(0)), step * (k + mpf(0.5)) if k < 15 else end, step * k) for k in range(16)],
+             degree, name == "f_erf", f"erf by multiples of {float(step)}, less d at the first", odd=name == "f_erf", unit=True)
+    logs()
+    lines.append("#endif")
+
+
+def logs():
+    """-log(i / 16) for i = 11..21 at place i mod 16, in two parts, the first a multiple of 2^-bits; 2^(i/16)."""
+    places = [i if i > 10 else 16 + i for i in range(16)]
+    inside = [11 <= i <= 21 for i in places]
+    for name, log, bits, single in (("log", mp.log, 42, False), ("f_log2", lambda x: mp.log(x, 2), 15, True), ("f_log10", mp.log10, 16, True)):
+        value = [-log(mpf(i) / 16) if ok else mpf(0) for i, ok in zip(places, inside, strict=True)]
+        high = [mp.nint(mp.ldexp(v, bits)) * mpf(2) ** -bits for v in value]
+        grid(name + "_table", [high, [a - b for a, b in zip(value, high, strict=True)]], single,
+             f"{name.removeprefix('f_')}(16 / i) at i mod 16, i in 11..21, in two parts")
+    grid("exp2_table", [[mpf(2) ** (mpf(i) / 16) for i in range(16)]], False, "2^(i/16)")
+    top = mpf("0.0436")
+    fit("x_exp", series(lambda r: (mp.exp(r) - 1 - r) / r**2, mpf(1) / 2), "-0.02167", "0.02167", 44, "(exp(r) - 1 - r) / r^2")
+    fit("x_log1p", series(lambda r: (mp.log1p(r) - r + r * r / 2) / r**3, mpf(1) / 3), -top, top, 54, "(log(1 + r) - r + r^2/2) / r^3")
+    fit("f_x_exp2", series(lambda r: (mpf(2) ** r - 1) / r, mp.log(2)), "-0.5005", "0.5005", 27, "(2^r - 1) / r", True)
+    c = 1 / mp.log(2)
+    fit("f_log2p", series(lambda r: (mp.log1p(r) * c - c * r + c * r * r / 2) / r**3, c / 3), -top, top, 22,
+        "(log2(1 + r) - (r - r^2/2) / ln 2) / r^3", True)
+    fit("f_x_log10", series(lambda f: mp.log1p(f) / mp.log(10) / f, 1 / mp.log(10)), -top, top, 26, "log10(1+f) / f", True)
+
+
+def grid(name, numbers, single, what):
+    """Rows of numbers."""
+    lines.append(f"/* {what} */")
+    lines.append(f"static const {'float' if single else 'double'} vm_x_{name}[{len(numbers)}][{len(numbers[0])}] = {{")
+    for r in numbers:
+        text = "    {"
+        for i, v in enumerate(r):
+            item = c_number(v, single)
+            if len(text) + len(item) > 114:
+                lines.append(text)
+                text = "    "
+            text += " " + item + ("," if i < len(r) - 1 else " },")
+        lines.append(text)
+    lines.append("};")
 
 
 def exponentials():
@@ -227,9 +312,10 @@ def constants():
     guess = mpf("0.0679525")
     split("CBRT_GUESS", (mpf(4 * 1023) / 3 - guess) * mpf(2)**40 + mpf(2)**54 / 3, (53,))
     split("F_CBRT_GUESS", (mpf(4 * 127) / 3 - guess) * mpf(2)**23, (24,), "f")
+    split("RSQRT2PI", 1 / mp.sqrt(2 * mp.pi), (53,))
     split("TWO_PI_", 2 / mp.pi, (53,))
     split("F_LN2_", mp.log(2), (12, 24), "f")
-    split("F_INVLN2_", 1 / mp.log(2), (24,), "f")
+    split("F_INVLN2_", 1 / mp.log(2), (24, 24), "f")
     split("F_LOG10_2_", mp.log10(2), (15, 24), "f")
     split("F_PIO4_", mp.pi / 4, (24, 24), "f")
     split("F_PIO2_", mp.pi / 2, (23, 24, 24), "f")        # 23: all parts are positive, so that -0 stays -0
@@ -239,7 +325,7 @@ def main():
     lines.append("/* vmath_coef_t.inc: written by csrc/tools/vmath_coef.py, which derives every number. Do not edit.")
     lines.append(" * vm_c_<f>: float64; vm_c_q_<f>: float64 arithmetic for a float32 result; vm_c_f_<f>: float32. */")
     constants()
-    for part in (exponentials, tanhs, logarithms, circular, errors, gammas):
+    for part in (exponentials, tanhs, logarithms, circular, errors, gammas, lanes):
         part()
     text = "\n".join(lines) + "\n"
     if "--check" in sys.argv:

@@ -88,6 +88,12 @@ def _sinc_derivative(n: float, x: float) -> float:
     return math.pi ** n * f
 
 
+def _gelu_grad(x: float) -> float:
+    if abs(x) > 38:
+        return 1.0 if x > 0 else -0.0
+    return 0.5 * math.erfc(-x / math.sqrt(2)) + x * math.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+
+
 def sigmoid(x: Any) -> Any:
     e = np.exp(-np.abs(x))
     return np.where(np.asarray(x) < 0, e, np.ones_like(e)) / (1 + e)
@@ -137,5 +143,6 @@ digamma = _each(_digamma)
 polygamma = _each(_polygamma)
 sinc_derivative = _each(_sinc_derivative)
 gelu = _each(lambda x: 0.5 * x * math.erfc(-x / math.sqrt(2)) if x != -math.inf else -0.0)
+gelu_grad = _each(_gelu_grad)
 exp_neg_square = _each(lambda x: math.exp(-x * x) if abs(x) < 40 else 0.0 if x == x else x)
 gaussian = _each(lambda x: math.exp(-0.5 * x * x) if abs(x) < 60 else 0.0 if x == x else x)

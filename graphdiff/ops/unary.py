@@ -87,9 +87,9 @@ silu = unary("silu", "x sigmoid(x)", lambda x: x * special.sigmoid(x), lambda x,
              analytic=lambda x: x / (1 + np.exp(-x)), source="Elfwing, Uchibe, Doya 2018")
 
 
-def _gelu_partial(x: Node, y: Node) -> Node:
+def _gelu_grad_partial(x: Node, y: Node) -> Node:
     # zmul: the tail of the density wins over x = inf.
-    return 0.5 * erfc(-math.sqrt(0.5) * x) + _b().zmul(gaussian(x) * (1 / math.sqrt(2 * math.pi)), x)
+    return _b().zmul(gaussian(x) * (1 / math.sqrt(2 * math.pi)), 2.0 - square(x))
 
 
 def _gelu_tanh_partial(x: Node, y: Node) -> Node:
@@ -100,8 +100,9 @@ def _gelu_tanh_partial(x: Node, y: Node) -> Node:
     return zmul(s, 1.0 + zmul(sigmoid(-u), x * ((2.0 * c) * (1.0 + 3 * 0.044715 * square(x)))))
 
 
-gelu_erf = unary("gelu", "x Phi(x), Phi the normal distribution", special.gelu, _gelu_partial, ulp=4,
+gelu_erf = unary("gelu", "x Phi(x), Phi the normal distribution", special.gelu, lambda x, y: gelu_grad(x), ulp=4,
                  source="Hendrycks, Gimpel 2016")
+gelu_grad: Unary = unary("gelu_grad", "Phi(x) + x phi(x), the derivative of gelu", special.gelu_grad, _gelu_grad_partial, ulp=4)
 gelu_tanh = unary("gelu_tanh", "x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2", special.gelu_tanh, _gelu_tanh_partial, ulp=8,
                   source="Hendrycks, Gimpel 2016")
 entr = unary("entr", "-x log x, 0 at 0, -inf below", special.entr, lambda x, y: -(log(x) + 1.0), domain=((0.1, 4.0),), ulp=4,
