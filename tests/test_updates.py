@@ -85,6 +85,53 @@ def test_two_variables_with_one_new_value():
     both(build, steps=3, start=[RNG.standard_normal(500), RNG.standard_normal(500)])
 
 
+def products_behind_the_mark(f):
+    return [outs[0].shape for op, outs, *_ in f.program.instrs[f.program.commit:] if op == "matmul"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_gradients_of_weights_are_not_all_there_at_once(dtype):
+    sizes, weights = (90, 84, 70, 66), []
+    for i, (m, n) in enumerate(zip(sizes, sizes[1:], strict=False)):
+        weights.append(np.random.default_rng(i).standard_normal((m, n)).astype(dtype) / 9)
+    batch = RNG.standard_normal((5, 90)).astype(dtype)
+
+    def build(*w):
+        x = y = gd.input("x", (5, 90), dtype)
+        for v in w:
+            y = gd.tanh(y @ v)
+        loss = gd.sum(y * y)
+        return [x], [batch], [loss], {v: v - 0.1 * g for v, g in zip(w, gd.grad(loss, w), strict=True)}
+    _, f = both(build, start=weights)
+    # the first gradient reads the caller's array, which could be a view of a variable
+    assert sorted(products_behind_the_mark(f)) == [(70, 66), (84, 70)]
+    itemsize = np.dtype(dtype).itemsize
+    assert f.plan.arena_nbytes < itemsize * (90 * 84 + 84 * 70)
+
+
+def test_a_product_stays_before_the_mark_where_somebody_else_reads_it_or_its_operands_are_larger():
+    few, many = RNG.standard_normal((4, 80)), RNG.standard_normal((200, 20))
+
+    def read_twice(w):
+        h = gd.constant(few) @ w
+        g = gd.tanh(h).T @ gd.sin(h)
+        return [], [], [gd.sum(g)], {w: w - 0.1 * g}
+    _, f = both(read_twice, start=[np.eye(80)])
+    assert not products_behind_the_mark(f)
+
+    def of_variables(w, v):
+        return [], [], [gd.sum(v)], {w: w - 0.1 * (v.T @ v), v: v + 1.0}
+    values, f = both(of_variables, start=[np.eye(80), np.ones((4, 80))], steps=1)
+    assert not products_behind_the_mark(f)
+    np.testing.assert_allclose(values[0], np.eye(80) - 0.4)
+
+    def long(w):
+        h = gd.constant(many) @ w
+        return [], [], [gd.sum(h)], {w: w - 1e-3 * (gd.tanh(h).T @ gd.sin(h))}
+    _, f = both(long, start=[np.eye(20)])
+    assert not products_behind_the_mark(f)
+
+
 def test_an_argument_may_be_a_view_of_a_variable():
     x = gd.input("x", (500,))
     a, b = gd.variable(np.arange(500.0), "a"), gd.variable(np.zeros(500), "b")

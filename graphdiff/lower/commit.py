@@ -1,9 +1,9 @@
 """Updates in place: the elementwise instruction that makes a variable's new value writes it where the old one lies.
 
 Takes instructions with updates as copies after the commit mark, and gives them with producers moved behind the mark in
-the place of copies; what is computed stays the same. Behind the mark nothing is interrupted and elementwise instructions
-cannot fail, so a call is still all or nothing. It saves a second array for every parameter and every moment of an
-optimiser, and writing and reading it.
+the place of copies; what is computed stays the same. Behind the mark nothing is interrupted, and elementwise instructions
+and matrix products cannot fail, so a call is still all or nothing. It saves a second array for every parameter and every
+moment of an optimiser, and writing and reading it.
 """
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from typing import Any
 
 from ..plan.memory import unread
 from .view import View, contiguous_strides, count
+
+# Multiply-adds of all products moved behind the mark, where nothing is interrupted: some ten milliseconds.
+PRODUCTS = 1 << 29
 
 
 def update_in_place(instrs: Sequence[Any], commit: int, groups: Mapping[int, Any], buffers: Sequence[int], fixed: Mapping[int, int],
@@ -45,7 +48,10 @@ def update_in_place(instrs: Sequence[Any], commit: int, groups: Mapping[int, Any
             return None
         return View(to.buffer, 0, out.shape, contiguous_strides(out.shape), out.dtype)
 
+    maker = {outs[0].buffer: i for i, (_, outs, _, _, _) in enumerate(instrs[:commit])}
     moved: dict[int, Any] = {}
+    late: dict[int, list[int]] = {}         # products that move too, by the producer that alone reads them
+    spare = PRODUCTS
     gone: set[int] = set()
     for i, (op, outs, ins, attrs, node) in enumerate(instrs[:commit]):
         if op != "fused" and op not in elementwise:
@@ -59,17 +65,35 @@ def update_in_place(instrs: Sequence[Any], commit: int, groups: Mapping[int, Any
         if len(mine) == len(outs) and all(_may_read(v, k, mine, written, op, outs, ins, attrs) for k, v in enumerate(ins)):
             moved[i] = (op, tuple(targets), ins, attrs, node)
             gone.update(out.buffer for out in outs)
+            for b in {v.buffer for v in ins if v.buffer in maker and readers[v.buffer] == 1 and writers[v.buffer] == 1}:
+                work = _late_product(instrs[maker[b]], buffers)
+                if 0 < work <= spare and b not in fixed:
+                    spare -= work
+                    late.setdefault(i, []).append(maker[b])
     if not moved:
         return list(instrs), commit, dict(groups)
     result: list[Any] = []
     numbers: dict[int, Any] = {}
-    rest = [i for i in range(len(instrs)) if i not in moved and not (i >= commit and instrs[i][2][0].buffer in gone)]
-    order = [i for i in rest if i < commit] + list(moved) + [i for i in rest if i >= commit]
+    away = {*moved, *(j for products in late.values() for j in products)}
+    rest = [i for i in range(len(instrs)) if i not in away and not (i >= commit and instrs[i][2][0].buffer in gone)]
+    behind = [i for i in moved if i not in late] + [j for i in late for j in (*late[i], i)]
+    order = [i for i in rest if i < commit] + behind + [i for i in rest if i >= commit]
     for i in order:
         if i in groups:
             numbers[len(result)] = groups[i]
         result.append(moved.get(i, instrs[i]))
-    return result, commit - len(moved), numbers
+    return result, commit - len(away), numbers
+
+
+def _late_product(instr: Any, buffers: Sequence[int]) -> int:
+    """Multiply-adds of a matrix product that may be made right before the update that reads it, and takes more memory than its
+    operands, which stay alive for it meanwhile: gradients of weights are then not all there at once. Else 0."""
+    op, (out, *_), ins, _, _ = instr
+    if op != "matmul" or any(v.buffer < 0 for v in ins):       # not from the caller's arrays, which may be views of variables
+        return 0
+    if buffers[out.buffer] <= sum(buffers[b] for b in {v.buffer for v in ins}):
+        return 0
+    return count(out.shape) * ins[0].shape[-1]
 
 
 def _may_read(v: View, k: int, mine: Mapping[int, tuple[int, View]], written: Container[int], op: str, outs: Sequence[View],
