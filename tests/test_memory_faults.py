@@ -20,7 +20,7 @@ from graphdiff.runtime import native
 
 def network(threads):
     x, w = gd.input("x", ("n", 30)), gd.variable(np.linspace(-1, 1, 600).reshape(30, 20), "w")
-    h = gd.softmax(gd.tanh(x @ w), axis=1)
+    h = gd.softmax(gd.layer_norm(gd.tanh(x @ w)), axis=1)
     y = gd.sum(gd.sort(h, 0) * gd.cumsum(h, 1))
     f = gd.function([x], [y, gd.grad(y, x)], updates={w: w - 0.0 * gd.grad(y, w)}, threads=threads)
     return f, w

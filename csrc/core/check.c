@@ -1,6 +1,6 @@
 /* check.c: the verifier, the only door to gd_run. It assumes nothing about the tables but that they are as long as
  * they say; after it, no instruction can reach outside its bases except through an index that a kernel checks. */
-#include "program.h"
+#include "rows.h"
 
 static int refuse(gd_fault *f, int what, int64_t value)
 {
@@ -160,7 +160,7 @@ static const gd_view *operand(const gd_program_spec *s, const gd_instr *in, int 
 /* May an instruction write output `o` where its input k lies? A fused group checks its order of operations itself. */
 static int may_share(const gd_instr *in, int o, int k)
 {
-    return in->op < GD_MAP_COUNT || in->op == GD_OP_FUSED || (o == 0 && k == in->n_out && may_update(in->op));
+    return in->op < GD_MAP_COUNT || in->op == GD_OP_FUSED || in->op == GD_OP_ROWS || (o == 0 && k == in->n_out && may_update(in->op));
 }
 
 static int check_output(const gd_program_spec *s, const gd_instr *in, int o, gd_fault *f)
@@ -201,11 +201,12 @@ static int check_map(const gd_program_spec *s, const gd_instr *in, const gdi_tab
 }
 
 /* ---- fused groups ---- */
-enum { VALUES = GDI_FUSED_OPERANDS + GDI_FUSED_REGISTERS };
+enum { VALUES = GDI_FUSED_OPERANDS + GDI_AT_FILLS };
 
 /* What is known of a group's values after some of its lines. */
 typedef struct knowledge {
     int n, n_out;                           /* operands; the first n_out are outputs */
+    int values;                             /* operands, registers and, of rows, held ones and stats */
     int axes;                               /* of all but the sums */
     int8_t dtype[VALUES];
     int8_t defined[VALUES];
@@ -219,7 +220,7 @@ static int check_sources(knowledge *w, const int64_t *line, int number, int arit
     int dtype = -1;
     for (int k = 0; k < GDI_MAP_OPERANDS - 1; k++) {
         const int64_t from = line[3 + k];
-        if (k >= arity ? from != -1 : from < 0 || from >= w->n + GDI_FUSED_REGISTERS || !w->defined[from]
+        if (k >= arity ? from != -1 : from < 0 || from >= w->values || !w->defined[from]
             || (from < w->n_out && w->is_sum[from])) {
             refuse(f, GDI_REASON_MICRO, number);
             return -1;
@@ -242,7 +243,7 @@ static int check_sources(knowledge *w, const int64_t *line, int number, int arit
 static int check_target(knowledge *w, const int64_t *line, int number, int arity, gd_fault *f)
 {
     const int64_t to = line[2];
-    if (to < 0 || to >= w->n + GDI_FUSED_REGISTERS || (to < w->n_out && w->is_sum[to] != (line[0] == GD_OP_SUM)) || (to >= w->n_out && to < w->n) || (to < w->n_out && w->defined[to]))
+    if (to < 0 || to >= w->values || (to < w->n_out && w->is_sum[to] != (line[0] == GD_OP_SUM)) || (to >= w->n_out && to < w->n) || (to < w->n_out && w->defined[to]))
         return refuse(f, GDI_REASON_MICRO, number);
     if (to < w->n && w->dtype[to] != line[1])
         return refuse(f, GDI_REASON_DTYPE, number);
@@ -323,7 +324,7 @@ static int check_order(const gd_program_spec *s, const gd_instr *in, const knowl
 
 static int check_fused(const gd_program_spec *s, const gd_instr *in, const gdi_table *t, gd_fault *f)
 {
-    knowledge w = {.n = in->n_out + in->n_in, .n_out = in->n_out};
+    knowledge w = {.n = in->n_out + in->n_in, .n_out = in->n_out, .values = in->n_out + in->n_in + GDI_FUSED_REGISTERS};
     if (in->n_attr == 0 || in->n_attr % GDI_FUSED_LINE != 0 || in->n_attr > GDI_FUSED_LINE * GDI_FUSED_LINES)
         return refuse(f, GDI_REASON_ATTRS, in->n_attr);
     int status = check_shapes(s, in, &w, f);
@@ -349,6 +350,113 @@ static int check_fused(const gd_program_spec *s, const gd_instr *in, const gdi_t
     return check_order(s, in, &w, f);
 }
 
+/* ---- groups of rows ---- */
+/* What a value is: one element for every element of a row, one for a row, or a sum down the columns. */
+static int row_class(const gd_program_spec *s, const gd_instr *in, const knowledge *w, int64_t value)
+{
+    if (value >= w->n)
+        return value < w->n + GDI_AT_STATS ? GDI_WHOLE : GDI_SMALL_VALUE;
+    return w->is_sum[value] ? GDI_COLUMN : operand(s, in, (int)value)->ndim == w->axes ? GDI_WHOLE : GDI_SMALL_VALUE;
+}
+
+/* Whole operands have all axes, small ones the first `kept`, sums of columns the others. */
+static int check_row_shapes(const gd_program_spec *s, const gd_instr *in, const knowledge *w, int kept, gd_fault *f)
+{
+    const gd_view *whole = operand(s, in, w->n - 1);
+    for (int k = 0; k < w->n; k++) {
+        const gd_view *v = operand(s, in, k);
+        const int first = w->is_sum[k] ? kept : 0, last = w->is_sum[k] || v->ndim == w->axes ? w->axes : kept;
+        int ok = v->ndim == last - first;
+        for (int d = first; ok && d < last; d++)
+            ok = view_shape(s, v)[d - first] == view_shape(s, whole)[d];
+        if (!ok)
+            return refuse(f, GDI_REASON_SHAPE, k);
+    }
+    return GD_OK;
+}
+
+/* A sum of a row, there after the section, or of all rows. */
+static int check_row_sum(const gd_program_spec *s, const gd_instr *in, knowledge *w, const int64_t *line, int number, gd_fault *f)
+{
+    const int64_t one[GDI_FUSED_LINE] = {line[0], line[1], line[2], line[3], -1, -1};
+    if (line[5] != -1 || (line[4] != -1 && line[4] != 1) || line[2] < 0 || line[2] >= w->values
+        || row_class(s, in, w, line[2]) != (line[4] == 1 ? GDI_COLUMN : GDI_SMALL_VALUE))
+        return refuse(f, GDI_REASON_MICRO, number);
+    const int dtype = check_sources(w, one, number, 1, f);
+    if (dtype < 0)
+        return GD_BAD_PROGRAM;
+    if (row_class(s, in, w, line[3]) != GDI_WHOLE)
+        return refuse(f, GDI_REASON_MICRO, number);
+    if (line[1] != dtype || (dtype != GD_FLOAT32 && dtype != GD_FLOAT64))
+        return refuse(f, GDI_REASON_DTYPE, number);
+    const int64_t column[GDI_FUSED_LINE] = {GD_OP_SUM, line[1], line[2], -1, -1, -1}, row[GDI_FUSED_LINE] = {0, line[1], line[2], -1, -1, -1};
+    const int status = check_target(w, line[4] == 1 ? column : row, number, 0, f);
+    w->defined[line[2]] = status == GD_OK ? -1 : w->defined[line[2]];      /* not before the next section */
+    return status;
+}
+
+/* The first or the next section begins: registers are forgotten, sums are there. */
+static int begin_section(knowledge *w, const int64_t *line, int kept, int number, gd_fault *f)
+{
+    if (line[1] >> 1 != kept || line[2] != -1 || line[3] != -1 || line[4] != -1 || line[5] != -1)
+        return refuse(f, GDI_REASON_MICRO, number);
+    for (int k = 0; k < w->values; k++)
+        w->defined[k] = (int8_t)(k >= w->n && k < w->n + GDI_AT_KEPT ? 0 : w->defined[k] != 0);
+    return GD_OK;
+}
+
+static int check_row_line(const gd_program_spec *s, const gd_instr *in, knowledge *w, const int64_t *line, int number, int stats,
+                          const gdi_table *t, gd_fault *f)
+{
+    if (line[0] == GD_OP_SUM)
+        return stats ? refuse(f, GDI_REASON_MICRO, number) : check_row_sum(s, in, w, line, number, f);
+    if (line[2] < 0 || line[2] >= w->values || row_class(s, in, w, line[2]) != (stats ? GDI_SMALL_VALUE : GDI_WHOLE))
+        return refuse(f, GDI_REASON_MICRO, number);
+    for (int k = 3; k < GDI_FUSED_LINE; k++)
+        if (line[k] >= 0 && line[k] < w->values
+            && (w->defined[line[k]] != 1 || (stats && row_class(s, in, w, line[k]) != GDI_SMALL_VALUE)))
+            return refuse(f, GDI_REASON_MICRO, number);
+    return check_line(w, line, number, t, f);
+}
+
+static int check_rows(const gd_program_spec *s, const gd_instr *in, const gdi_table *t, gd_fault *f)
+{
+    knowledge w = {.n = in->n_out + in->n_in, .n_out = in->n_out, .values = in->n_out + in->n_in + GDI_AT_FILLS};
+    const int64_t *line = s->attr + in->attr;
+    if (in->n_attr == 0 || in->n_attr % GDI_FUSED_LINE != 0 || in->n_attr > GDI_FUSED_LINE * GDI_FUSED_LINES)
+        return refuse(f, GDI_REASON_ATTRS, in->n_attr);
+    w.axes = operand(s, in, w.n - 1)->ndim;
+    if (line[0] != -1 || line[1] < 0 || line[1] >> 1 >= w.axes)
+        return refuse(f, GDI_REASON_MICRO, 0);
+    const int kept = (int)(line[1] >> 1), lines = in->n_attr / GDI_FUSED_LINE;
+    int stats = 0;
+    for (int i = 0; i < lines; i++) {
+        const int64_t *sum = line + (int64_t)i * GDI_FUSED_LINE;
+        if (sum[0] == GD_OP_SUM && sum[4] == 1 && sum[2] >= 0 && sum[2] < w.n_out)
+            w.is_sum[sum[2]] = 1;
+    }
+    int status = check_row_shapes(s, in, &w, kept, f);
+    for (int k = 0; k < w.n; k++) {
+        if (operand(s, in, k)->dtype == GD_FLOAT16 && status == GD_OK)
+            status = refuse(f, GDI_REASON_DTYPE, k);
+        w.dtype[k] = (int8_t)operand(s, in, k)->dtype;
+        w.defined[k] = k >= w.n_out;
+        w.written[k] = w.read[k] = -1;
+    }
+    for (int i = 0; i < lines && status == GD_OK; i++, line += GDI_FUSED_LINE) {
+        if (line[0] == -1) {
+            stats = (int)(line[1] & 1);
+            status = begin_section(&w, line, kept, i, f);
+        } else {
+            status = check_row_line(s, in, &w, line, i, stats, t, f);
+        }
+    }
+    for (int k = 0; k < w.n_out && status == GD_OK; k++)
+        if (!w.defined[k])
+            status = refuse(f, GDI_REASON_MICRO, -1);
+    return status == GD_OK ? check_order(s, in, &w, f) : status;
+}
+
 /* ---- instructions ---- */
 static int check_structural(const gd_program_spec *s, const gd_instr *in, const gdi_table *t, gd_fault *f)
 {
@@ -370,7 +478,7 @@ static int check_instr(const gd_program_spec *s, const gd_instr *in, const gdi_t
     if (in->op < 0 || in->op >= GD_OP_COUNT)
         return refuse(f, GDI_REASON_OP, in->op);
     int is_map = in->op < GD_MAP_COUNT;
-    const int is_fused = in->op == GD_OP_FUSED;
+    const int is_fused = in->op == GD_OP_FUSED || in->op == GD_OP_ROWS;
     if (in->n_out < 1 || in->n_in < 0 || in->n_in >= GDI_MAX_OPERANDS || in->n_out > (is_fused ? GDI_FUSED_OPERANDS : 1)
         || (is_fused && (in->n_in < 1 || in->n_out + in->n_in > GDI_FUSED_OPERANDS)) || (is_map && in->n_in != gdi_map_arity(in->op)))
         return refuse(f, GDI_REASON_ARITY, in->n_in);
@@ -381,7 +489,8 @@ static int check_instr(const gd_program_spec *s, const gd_instr *in, const gdi_t
             return refuse(f, GDI_REASON_ARGS, k);
     if (in->n_attr < 0 || (in->n_attr > 0 && (is_map || in->attr < 0 || in->attr > s->n_attr - in->n_attr)))
         return refuse(f, GDI_REASON_ATTRS, in->attr);
-    int status = is_map ? check_map(s, in, t, f) : is_fused ? check_fused(s, in, t, f) : check_structural(s, in, t, f);
+    int status = is_map ? check_map(s, in, t, f) : in->op == GD_OP_FUSED ? check_fused(s, in, t, f)
+               : in->op == GD_OP_ROWS ? check_rows(s, in, t, f) : check_structural(s, in, t, f);
     for (int o = 0; o < in->n_out && status == GD_OK; o++)
         status = check_output(s, in, o, f);
     return status;

@@ -79,6 +79,7 @@ static const char *const op_names[GD_OP_COUNT] = {
 #include "../ops/structural.def"
 #undef GD_KERNEL
     "fused",
+    "rows",
 };
 
 static const struct { int8_t arity, test; } map_facts[GD_MAP_COUNT] = {

@@ -1,6 +1,6 @@
 /* exec.c: runs a program. Small steps are called one after the other; a big step is a task of independent items that
  * is cut into ranges, for the clock and for the threads. What an item computes never depends on the cut. */
-#include "program.h"
+#include "rows.h"
 #include <stdatomic.h>
 #include <string.h>
 
@@ -48,6 +48,13 @@ static int run_blocks(const task *t, int64_t lo, int64_t hi, char *local, gd_fau
 {
     (void)fault;
     gdi_map_run(t->step->u.plan, t->base, lo, hi, local, t->scratch);
+    return GD_OK;
+}
+
+static int run_row_items(const task *t, int64_t lo, int64_t hi, char *local, gd_fault *fault)
+{
+    (void)fault;
+    gdi_rows_run(t->step->u.rows, t->base, lo, hi, local, t->scratch);
     return GD_OK;
 }
 
@@ -210,11 +217,22 @@ static int run_plan(run *r, const gdi_step *s)
     return status;
 }
 
+static int run_rows(run *r, const gdi_step *s)
+{
+    const gdi_rows *p = s->u.rows;
+    const task t = {.run = run_row_items, .base = r->base, .step = s, .scratch = r->w->scratch, .items = p->items, .grain = p->grain};
+    const int status = run_task(r, &t);
+    if (status == GD_OK && p->n_columns > 0)
+        gdi_rows_join(p, r->base, r->w->scratch);
+    return status;
+}
+
 static int run_big(run *r, const gdi_step *s)
 {
     switch (s->kind) {
     case GDI_FLAT: return run_flat(r, s);
     case GDI_BLOCKS: return run_plan(r, s);
+    case GDI_ROWS: return run_rows(r, s);
     case GDI_STRUCTURAL: return run_structural(r, s);
     default: return GD_OK;
     }

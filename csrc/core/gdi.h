@@ -54,12 +54,29 @@ typedef struct gdi_scalar {
 } gdi_scalar;
 typedef void (*gdi_scalar_fn)(const gdi_scalar *s, int64_t n, char *const *base);
 
-/* The sum of a block of GDI_FOLD_BLOCK elements in pieces: lanes hold 16 elements and start from 0; join gives the sum. */
+/* The sum of a block of GDI_FOLD_BLOCK elements in pieces: lanes hold 16 elements and start from 0; join gives the sum.
+ * columns: the sums of w columns, of which lanes[16][w] hold the first `live` lanes. */
 enum { GDI_FOLD_BLOCK = 4096, GDI_FOLD_NBYTES = 128 };
 typedef struct gdi_fold {
     void (*add)(void *lanes, const void *values, int64_t n);
     double (*join)(const void *lanes);
+    void (*columns)(const void *lanes, int64_t live, int64_t w, double *out);
 } gdi_fold;
+
+/* Cheap operations on rows of n floats, one after the other on a tile in registers: a chain of links. v is the value that
+ * goes through it, a the link's operand: element e of row q is e elements (moves: -1) or none (0) after at + q row_step.
+ * + GDI_LINK_SINGLE: one value a row. A sum's operand are lanes; a column's is added to. */
+enum gdi_link_op {
+    GDI_LINK_LOAD, GDI_LINK_ADD, GDI_LINK_SUBTRACT, GDI_LINK_SUBTRACT_FROM, GDI_LINK_MULTIPLY, GDI_LINK_ZMUL, GDI_LINK_ZMUL_BY,
+    GDI_LINK_DIVIDE, GDI_LINK_DIVIDE_BY, GDI_LINK_NEGATIVE, GDI_LINK_SQUARE, GDI_LINK_STORE, GDI_LINK_SUM, GDI_LINK_COLUMN,
+    GDI_LINK_SINGLE = 16
+};
+typedef struct gdi_link {
+    char *at;
+    int64_t row_step, moves;
+    int32_t op;
+} gdi_link;
+typedef void (*gdi_chain_fn)(const gdi_link *l, int64_t links, int64_t n, int64_t rows);
 
 #include "ops.h"             /* enum gdi_op, generated from ops/<family>.def by the preprocessor */
 
@@ -72,6 +89,7 @@ typedef struct gdi_table {
     const gdi_kernel *kernel[GD_KERNEL_COUNT];           /* by op - GD_MAP_COUNT */
     gdi_scalar_fn scalar[2];                             /* float32, float64 */
     gdi_fold fold[2];                                    /* float32, float64 */
+    gdi_chain_fn chain[2];                               /* float32, float64 */
     gdi_map_fn pair[2][4][6];                            /* float32, float64: see gdi_pair_lookup */
     double (*peak[2])(int64_t rounds);                   /* float32, float64: multiply-adds and nothing else */
     int peak_flops[2];                                   /* of one round */

@@ -394,7 +394,7 @@ static void note_register(gdi_plan *p, int number, int64_t nbytes, int64_t *elem
 }
 
 /* Is register `value` read from line i on, before it is written again? */
-static int is_read(const int64_t *line, int i, int lines, int64_t value)
+int gdi_is_read(const int64_t *line, int i, int lines, int64_t value)
 {
     for (line += (int64_t)i * GDI_FUSED_LINE; i < lines; i++, line += GDI_FUSED_LINE) {
         for (int k = 3; k < (line[0] == GD_OP_SUM ? 4 : GDI_FUSED_LINE); k++)
@@ -414,7 +414,7 @@ static int make_pair(const gdi_table *t, const int64_t *first, int i, int lines,
     if (i + 1 >= lines || value < n || b[0] == GD_OP_SUM || (b[3] == value) == (b[4] == value) || b[5] != -1)
         return 0;
     const int turned = b[4] == value;
-    if (b[2] != value && is_read(first, i + 2, lines, value))
+    if (b[2] != value && gdi_is_read(first, i + 2, lines, value))
         return 0;
     const gdi_map_fn fn = gdi_pair_lookup(t, (int)a[0], (int)b[0], turned, dtype);
     if (!fn)

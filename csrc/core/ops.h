@@ -1,5 +1,5 @@
 /* ops.h: the opcodes. Elementwise ops come first (their number indexes the map table), then structural ones, then the
- * fused group, which has no kernel of its own: it runs elementwise ones. */
+ * fused group and the group of rows, which have no kernels of their own: they run elementwise ones. */
 #ifndef GDI_OPS_H
 #define GDI_OPS_H
 enum gdi_op {
@@ -12,6 +12,7 @@ enum gdi_op {
 #include "../ops/structural.def"
 #undef GD_KERNEL
     GD_OP_FUSED,
+    GD_OP_ROWS,
     GD_OP_COUNT,
     GD_KERNEL_COUNT = GD_OP_FUSED - GD_MAP_COUNT
 };

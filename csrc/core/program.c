@@ -1,5 +1,5 @@
 /* program.c: from tables to steps. Whatever depends on shapes alone is decided here, once. */
-#include "program.h"
+#include "rows.h"
 #include <string.h>
 
 void *gdi_program_alloc(gd_program *p, int64_t nbytes)
@@ -95,6 +95,7 @@ static int prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, 
             continue;
         int status = in->op < GD_MAP_COUNT ? gdi_map_prepare(p, s, t, in, p->step + i)
                    : in->op == GD_OP_FUSED ? gdi_fused_prepare(p, s, t, in, p->step + i)
+                   : in->op == GD_OP_ROWS ? gdi_rows_prepare(p, s, t, in, p->step + i)
                                            : prepare_structural(p, s, t, in, p->step + i, fault);
         if (status != GD_OK) {
             fault->instr = i;
@@ -170,6 +171,8 @@ void gd_program_free(gd_program *p)
     for (int64_t i = 0; p->step && i < p->n_step; i++) {
         if (p->step[i].kind == GDI_BLOCKS)
             gdi_free(p->step[i].u.plan);
+        else if (p->step[i].kind == GDI_ROWS)
+            gdi_free(p->step[i].u.rows);
         else if (p->step[i].kind == GDI_STRUCTURAL)
             gdi_free(p->step[i].u.launch);
     }

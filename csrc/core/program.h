@@ -59,6 +59,7 @@ enum gdi_step_kind {
     GDI_SMALL,               /* elementwise, all operands flat, few elements: one call */
     GDI_FLAT,                /* the same, many elements: cut into slices */
     GDI_BLOCKS,              /* elementwise with a gdi_plan */
+    GDI_ROWS,                /* a plan of rows (rows.h) */
     GDI_STRUCTURAL           /* a kernel with a gdi_launch */
 };
 
@@ -73,6 +74,7 @@ typedef struct gdi_step {
             const gdi_scalar *first;
         } scalars;
         struct gdi_plan *plan;
+        struct gdi_rows *rows;
         struct gdi_launch *launch;
     } u;
     uint32_t n;              /* GDI_SMALL, GDI_FLAT: elements; GDI_SCALARS: steps */
@@ -201,6 +203,8 @@ void gdi_launch_call(const gdi_launch *l, gdi_call *call);
 /* map_plan.c: the step of a verified elementwise instruction, of a verified fused group */
 int gdi_map_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out);
 int gdi_fused_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out);
+/* map_plan.c: is a register or held value read from line i on, before it is written again? */
+int gdi_is_read(const int64_t *line, int i, int lines, int64_t value);
 /* scalars.c: is it an operation on single floats? Then *out and the scalar it points to; gdi_scalars_finish makes runs */
 int64_t gdi_scalar_count(const gd_program_spec *s);
 int gdi_scalar_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out);

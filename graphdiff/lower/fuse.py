@@ -12,6 +12,7 @@ from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Any
 
 from ..dtypes import FLOAT16, FLOAT32, FLOAT64
+from .rows import rows
 from .view import View, contiguous_strides, count
 
 # The C core (program.h) allows 32 operands, 32 registers and 256 operations. Values still to be used are counted as
@@ -379,6 +380,10 @@ def fuse(instrs: Sequence[Any], commit: int, buffers: Sequence[int], fixed: Mapp
     """
     if not any(outs[0].shape for _, outs, _, _, _ in instrs):
         return list(instrs), commit, {}          # scalars only
+    instrs, commit, made = rows(instrs, commit, buffers, fixed, elementwise)
     fuser = _Fuser(instrs, commit, buffers, fixed, elementwise)
     fuser.run()
+    for i, instr in enumerate(fuser.result):
+        if id(instr) in made:
+            fuser.groups[i] = made[id(instr)]
     return fuser.result + list(instrs[commit:]), len(fuser.result), fuser.groups

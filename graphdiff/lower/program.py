@@ -8,6 +8,8 @@ from ..graph.node import Node
 from .view import View
 
 ARENA, CONSTANTS, FIRST = 0, 1, 2       # enum gd_base
+GROUPS = frozenset(("fused", "rows"))   # instructions of several operations, a line each
+SECTIONS = frozenset(("sweep", "stats"))    # lines of rows that begin a section
 
 
 @dataclass(slots=True)
@@ -15,7 +17,8 @@ class Program:
     """Instructions are (kernel name, output views, input views, integers, node they belong to).
 
     A fused group is one instruction: its integers are lines (op, dtype, result, operands..) and its node is that of its last
-    operation; `nodes` gives all.
+    operation; `nodes` gives all. A group of rows is the same (rows.py), with lines that begin a section: (sweep or stats,
+    number of kept axes, -1).
     """
 
     instrs: list[tuple[str, tuple[View, ...], tuple[View, ...], tuple[Any, ...], Node | None]]
@@ -36,7 +39,7 @@ class Program:
 
     def nodes(self, number: int) -> tuple[Node, ...]:
         """The nodes an instruction computes."""
-        return tuple([node for _, node in self.members(number) if node is not None])
+        return tuple(dict.fromkeys([node for _, node in self.members(number) if node is not None]))
 
     def base_name(self, number: int) -> str:
         return ("arena", "constants")[number] if number < FIRST else self.bases[number - FIRST][1]
@@ -64,24 +67,29 @@ class Program:
             if i == self.commit and i < len(self.instrs):
                 lines.append("  -- commit --")
             head = f"{i:4}  {op:<14} {', '.join(map(self.operand, outs))} <- {', '.join(map(self.operand, ins))}"
-            if op == "fused":
+            if op in GROUPS:
                 lines += [head, *self._lines(i)]
             else:
                 lines.append(head + (f" {list(attrs)}" if attrs else "") + _site(node))
         return "\n".join(lines)
 
     def _lines(self, number: int) -> list[str]:
-        """A line an operation of a group. o0, i0: the group's outputs and inputs in the order above; r0: a register."""
-        _, outs, ins, attrs, _ = self.instrs[number]
+        """A line an operation of a group. o0, i0: the group's outputs and inputs in the order above; r0: a register; of rows,
+        h0: a register that holds a row for later sweeps, s0: one value a row."""
+        group, outs, ins, attrs, _ = self.instrs[number]
         first, registers = len(outs), len(outs) + len(ins)
 
         def name(k: int) -> str:
-            return f"o{k}" if k < first else f"i{k - first}" if k < registers else f"r{k - registers}"
+            kind, at = divmod(k - registers, 32) if group == "rows" else (0, k - registers)
+            return f"o{k}" if k < first else f"i{k - first}" if k < registers else f"{'rhs'[kind]}{at}"
 
         rows = []
         for (op, dtype, to, *operands), (_, node) in zip(attrs, self.members(number), strict=True):
+            if op in SECTIONS:
+                rows.append(f"      {op}")
+                continue
             result = f"{dtype.name} " if op == "cast" else ""
-            axes = f" {[len(ins[0].shape) - len(outs[to].shape)]}" if op == "sum" else ""
+            axes = f" {[len(ins[0].shape) - len(outs[to].shape)]}" if op == "sum" and group == "fused" else ""
             rows.append(f"        {name(to):<3} = {op} {result}{', '.join(map(name, operands))}{axes}{_site(node)}")
         return rows
 

@@ -13,6 +13,7 @@ from typing import Any
 
 ALIGN = 64          # a cache line, and what vector loads like; scalars are packed densely instead
 SMALL = 16
+GROUPS = frozenset(("fused", "rows"))     # instructions of several operations, a line each
 
 
 class _Free:
@@ -88,13 +89,13 @@ def plan_memory(instrs: Sequence[Any], nbytes: Sequence[int], fixed: dict[int, i
     size_of = [(n + 7) // 8 * 8 if n <= SMALL else (n + ALIGN - 1) // ALIGN * ALIGN for n in nbytes]
     for i, (op, outs, ins, attrs, _) in enumerate(instrs):
         reused: set[int] = set()
-        usable = ins if in_place and (op in elementwise or op == "fused") else ()
+        usable = ins if in_place and (op in elementwise or op in GROUPS) else ()
         for k, out in enumerate(outs):
             b = out.buffer
             if b < 0 or places[b] is not None:
                 continue
             if usable:
-                over = _dying(out, unread(k, outs, ins, attrs) if op == "fused" else ins, ins, i, last, places, nbytes, reused)
+                over = _dying(out, unread(k, outs, ins, attrs) if op in GROUPS else ins, ins, i, last, places, nbytes, reused)
                 if over >= 0:
                     reused.add(over)
                     places[b] = places[over]
@@ -110,7 +111,7 @@ def plan_memory(instrs: Sequence[Any], nbytes: Sequence[int], fixed: dict[int, i
 
 
 def unread(k: int, outs: Any, ins: Any, lines: Any) -> list[Any]:
-    """The operands of a fused group that no operation reads after the one that writes output k."""
+    """The operands of a group that no operation reads after the one that writes output k."""
     written = max(i for i, line in enumerate(lines) if line[2] == k)
     later = {v for line in lines[written + 1:] for v in line[3:]}
     return [v for i, v in enumerate(ins) if len(outs) + i not in later]

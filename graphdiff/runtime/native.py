@@ -7,7 +7,7 @@ from typing import Any
 
 from ..dtypes import CODE
 from ..errors import GraphdiffError, ProgramError
-from ..lower.program import FIRST, Program
+from ..lower.program import FIRST, GROUPS, SECTIONS, Program
 from ._native import ffi, lib
 
 OPCODE: dict[str, int] = {ffi.string(lib.gd_op_name(i)).decode(): i for i in range(lib.gd_op_count())}
@@ -78,7 +78,7 @@ def load(program: Program) -> Handle:
     arg_rows: list[int] = []
     view_rows: list[int] = []
     for op, outs, ins, options, _ in program.instrs:
-        integers = _group_lines(options, outs, ins) if op == "fused" else options
+        integers = _group_lines(options, outs, ins) if op == "fused" else _row_lines(options) if op == "rows" else options
         first = len(arg_rows)
         for operands in (outs, ins):
             for v in operands:
@@ -148,11 +148,24 @@ def _group_lines(lines: Any, outs: Any, ins: Any) -> Any:
     return flat
 
 
+def _row_lines(lines: Any) -> Any:
+    """The same of a group of rows (csrc/core/rows.h): -1 begins a section; a sum of columns has 1 for its second operand."""
+    flat: list[int] = []
+    for op, dtype, *values in lines:
+        if op in SECTIONS:
+            flat += (-1, 2 * dtype + (op == "stats"), -1, -1, -1, -1)
+        elif op == "column_sum":
+            flat += (OPCODE["sum"], CODE[dtype], *values, 1, -1)
+        else:
+            flat += (OPCODE[op], CODE[dtype], *values, *(-1,) * (4 - len(values)))
+    return flat
+
+
 def _line(program: Program, instr: int) -> str:
     if not 0 <= instr < len(program.instrs):
         return ""
     op, outs, ins, attrs, _ = program.instrs[instr]
-    if op == "fused":
+    if op in GROUPS:
         attrs = tuple([line[0] for line in attrs])
     return f"  {op} {', '.join(map(program.operand, outs))} <- {', '.join(map(program.operand, ins))} {list(attrs)}"
 

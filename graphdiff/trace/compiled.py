@@ -13,6 +13,7 @@ import numpy as np
 from ..errors import GraphdiffError, show_name
 from ..graph.node import Node
 from ..graph.walk import toposort
+from ..lower.program import GROUPS, SECTIONS
 from ..specs import format_shape
 from .fold import Fold, is_adjoint, shown_of
 from .memory import memory_map, show_nbytes
@@ -81,7 +82,7 @@ class _Program:
 
     def instruction(self, i: int) -> None:
         op, outs, ins, attrs, node = self.program.instrs[i]
-        if i in self.shown and op == "fused":
+        if i in self.shown and op in GROUPS:
             self.group(i)
             return
         if i not in self.shown:
@@ -99,15 +100,18 @@ class _Program:
             self.wrote(v, me)
 
     def group(self, i: int) -> None:
-        """A fused group: one box a micro-operation inside a frame, wired as its lines say (lower/program.py): a number is an
-        output, an input or a register, which holds what was last written to it."""
-        _, outs, ins, lines, _ = self.program.instrs[i]
+        """A fused group, or one of rows: one box a micro-operation inside a frame, wired as its lines say (lower/program.py): a
+        number is an output, an input or a register, which holds what was last written to it."""
+        kind, outs, ins, lines, _ = self.program.instrs[i]
         members = self.program.members(i)
         spec = f"{outs[0].dtype.name}{format_shape(outs[0].shape)}"
-        frame = (f"{i}: {len(members)} fused, {spec} → {', '.join(map(self.place, outs))}",)
+        size = sum([op not in SECTIONS for op, _ in members])
+        frame = (f"{i}: {size} {'in rows' if kind == 'rows' else 'fused'}, {spec} → {', '.join(map(self.place, outs))}",)
         first, registers = len(outs), len(outs) + len(ins)
         held: dict[int, str] = {}
         for k, ((_, _, to, *operands), (op, node)) in enumerate(zip(lines, members, strict=True)):
+            if op in SECTIONS:
+                continue
             own = node if node is not None and node.op.name == op else None       # a cast or copy made on the way has the op of no node
             word = op if own is None else symbol(own) if own.name is None else f"{show_name(own.name, 30)} = {symbol(own)}"
             site = "" if node is None or node.site is None else f" at {node.site}"

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..errors import show_name
 from ..graph.node import Node
+from ..lower.program import GROUPS
 
 MOST = 48                # buffers in one map: more rows and columns than fit on a page otherwise
 UNIT, LOW, HIGH = 22.0, 13.0, 52.0     # points: width of a column, least and largest height of a row
@@ -129,7 +130,7 @@ def memory_map(program: Any) -> Map | None:
         for number, v in enumerate(outs):
             if v.buffer >= 0 and v.buffer not in makers:
                 makers[v.buffer] = op, node
-                if op == "fused":              # which of its operations writes this output
+                if op in GROUPS:               # which of its operations writes this output
                     makers[v.buffer] = next(m for line, m in zip(lines[::-1], program.members(i)[::-1], strict=True) if line[2] == number)
     found = [b for b in first if program.places[b] >= 0 and program.buffers[b] and program.arena_nbytes]
     if not found:

@@ -1,0 +1,507 @@
+/* rows_plan.c: how an instruction over rows (rows.h) is walked, decided once. */
+#include "rows.h"
+#include <string.h>
+
+/* A block in bytes of its largest element: four and more stay in L1 together. */
+enum { BLOCK_NBYTES = 16384 };
+/* Runs of at least so many elements, a multiple of a sum's lanes, are blocks of their own; others are gathered. */
+enum { LONG_RUN = 128 };
+enum { CALL_NS = 8, GRAIN_QUARTER_NS = 200000 };
+/* Registers that hold rows, of all kinds: more would not stay in a core's caches. */
+enum { HELD_NBYTES = 8 << 20 };
+
+typedef struct draft {
+    int n_out, n, kept, lines;               /* operands; kept axes; lines of attributes */
+    const int64_t *line;
+    const gd_view *view[GDI_FUSED_OPERANDS];
+    int64_t size[GDI_FUSED_OPERANDS];
+    int8_t cls[GDI_FUSED_OPERANDS];
+    int n_kept, n_axes;
+    int64_t shape[2 * GDI_MAX_NDIM], stride[GDI_FUSED_OPERANDS][2 * GDI_MAX_NDIM];     /* bytes; kept axes, then the others */
+    int64_t rows, count;
+} draft;
+
+static int64_t aligned(int64_t nbytes) { return (nbytes + GDI_ALIGN - 1) / GDI_ALIGN * GDI_ALIGN; }
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* ---- axes ---- */
+/* Axes first .. last-1 of the whole operands, put behind those that are there and merged with each other. */
+static int take_axes(draft *a, const gd_program_spec *s, int first, int last, int at)
+{
+    const gd_view *whole = a->view[a->n - 1];
+    const int from = at;
+    for (int d = first; d < last; d++) {
+        const int64_t length = s->dim[whole->dims + d];
+        if (length == 1)
+            continue;
+        int64_t stride[GDI_FUSED_OPERANDS];
+        int merge = at > from;
+        for (int k = 0; k < a->n; k++) {
+            const gd_view *v = a->view[k];
+            const int axis = a->cls[k] == GDI_COLUMN ? d - a->kept : d;
+            stride[k] = axis >= 0 && axis < v->ndim ? s->dim[v->dims + v->ndim + axis] * a->size[k] : 0;
+            merge = merge && a->stride[k][at - 1] == stride[k] * length;
+        }
+        if (merge)
+            at--;
+        a->shape[at] = merge ? a->shape[at] * length : length;
+        for (int k = 0; k < a->n; k++)
+            a->stride[k][at] = stride[k];
+        at++;
+    }
+    return at;
+}
+
+/* Are axes first .. last-1 of operand k one run of elements that ends the array? */
+static int is_flat(const draft *a, int k, int first, int last)
+{
+    int64_t step = a->size[k];
+    for (int d = last - 1; d >= first; d--) {
+        if (a->stride[k][d] != step)
+            return 0;
+        step *= a->shape[d];
+    }
+    return 1;
+}
+
+static int is_still(const draft *a, int k, int first, int last)
+{
+    for (int d = first; d < last; d++)
+        if (a->stride[k][d] != 0)
+            return 0;
+    return 1;
+}
+
+static int64_t product(const int64_t *shape, int n)
+{
+    int64_t r = 1;
+    for (int d = 0; d < n; d++)
+        r *= shape[d];
+    return r;
+}
+
+/* ---- operands ---- */
+static int feed_of(const gdi_rows *p, const draft *a, int k)
+{
+    const int kept = a->n_kept, all = kept + a->n_axes;
+    if (a->cls[k] == GDI_COLUMN)
+        return GDI_ROW_DIRECT;
+    if (a->cls[k] == GDI_SMALL_VALUE)
+        return k >= a->n_out && is_still(a, k, 0, kept) ? GDI_ROW_CONSTANT : GDI_ROW_DIRECT;
+    if (k >= a->n_out && is_still(a, k, kept, all))
+        return is_still(a, k, 0, kept) ? GDI_ROW_CONSTANT : GDI_ROW_VALUE;
+    if (p->block < p->n)
+        return is_flat(a, k, kept, all) || (p->run < p->n && a->stride[k][all - 1] == a->size[k]) ? GDI_ROW_DIRECT : GDI_ROW_GATHER;
+    if (is_flat(a, k, 0, all))
+        return GDI_ROW_DIRECT;
+    return k >= a->n_out && is_still(a, k, 0, kept) ? GDI_ROW_ONCE : GDI_ROW_GATHER;
+}
+
+static int has_buffer(const gdi_row_operand *o)
+{
+    return o->feed != GDI_ROW_DIRECT;
+}
+
+/* Small operands are read and written as vectors. */
+static int small_fit(const draft *a)
+{
+    for (int k = 0; k < a->n; k++)
+        if (a->cls[k] == GDI_SMALL_VALUE && !is_flat(a, k, 0, a->n_kept) && (k < a->n_out || !is_still(a, k, 0, a->n_kept)))
+            return 0;
+        else if (a->cls[k] == GDI_COLUMN && !is_flat(a, k, a->n_kept, a->n_kept + a->n_axes))
+            return 0;
+    return 1;
+}
+
+/* ---- sections ---- */
+typedef struct writer {
+    gdi_rows *p;
+    const draft *a;
+    const gdi_table *t;
+    int dtype[GDI_ROW_VALUES];
+    uint8_t fill[GDI_ROW_VALUES];            /* in this section: the fill of a value, less the first one's number, plus 1 */
+    uint8_t seen[GDI_FUSED_OPERANDS];        /* in this section: the operand has its move */
+    int n_fill, most_fills, most_registers, most_held;
+    gdi_section *section;
+    gdi_micro *micro, *chain;                /* the chain that may go on, or NULL */
+    int in_hand;                             /* the value that is in its registers, -1: none */
+    int64_t chain_dtype;
+    gdi_row_move_of *move;
+    gdi_row_sink *sink;
+    int64_t cost;
+} writer;
+
+static void begin_section(writer *w, int stats)
+{
+    gdi_rows *p = w->p;
+    w->section = p->section + p->n_section++;
+    *w->section = (gdi_section){.stats = stats, .micro = (int32_t)(w->micro - p->micro), .move = (int32_t)(w->move - p->move),
+                                .sink = (int32_t)(w->sink - p->sink), .link = p->n_link};
+    w->chain = NULL;
+    memset(w->fill, 0, sizeof w->fill);
+    memset(w->seen, 0, sizeof w->seen);
+    w->n_fill = 0;
+}
+
+static void add_move(writer *w, int what, int from, int to)
+{
+    *w->move++ = (gdi_row_move_of){(uint8_t)what, (uint8_t)from, (uint8_t)to, (uint8_t)gd_dtype_nbytes(w->dtype[from])};
+    w->section->n_move++;
+}
+
+/* What a line reads as value `v`: itself, or (one value a row) the block that is filled with it. -1: too many. */
+static int source(writer *w, int v)
+{
+    const draft *a = w->a;
+    const gdi_row_operand *o = w->p->operand + v;
+    if (w->section->stats)
+        return v;
+    if (v >= a->n ? v >= a->n + GDI_AT_STATS : o->cls == GDI_SMALL_VALUE || o->feed == GDI_ROW_VALUE) {
+        if (!w->fill[v]) {
+            if (w->n_fill == GDI_FILLS)
+                return -1;
+            w->fill[v] = (uint8_t)++w->n_fill;
+            w->most_fills = w->n_fill > w->most_fills ? w->n_fill : w->most_fills;
+            w->section->fills = 1;
+            add_move(w, GDI_MOVE_FILL, v, a->n + GDI_AT_FILLS + w->fill[v] - 1);
+        }
+        return a->n + GDI_AT_FILLS + w->fill[v] - 1;
+    }
+    if (v < a->n && !w->seen[v] && (o->feed == GDI_ROW_DIRECT || o->feed == GDI_ROW_GATHER)) {
+        w->seen[v] = 1;
+        add_move(w, o->feed == GDI_ROW_DIRECT ? GDI_MOVE_POINT : GDI_MOVE_GATHER, v, v);
+    }
+    return v;
+}
+
+static void target(writer *w, int v)
+{
+    const draft *a = w->a;
+    if (v >= a->n) {
+        const int r = v - a->n;
+        if (r < GDI_AT_KEPT)
+            w->most_registers = r + 1 > w->most_registers ? r + 1 : w->most_registers;
+        else if (r < GDI_AT_STATS)
+            w->most_held = r - GDI_AT_KEPT + 1 > w->most_held ? r - GDI_AT_KEPT + 1 : w->most_held;
+    } else if (a->cls[v] == GDI_WHOLE) {
+        w->seen[v] = 1;
+        add_move(w, w->p->operand[v].feed == GDI_ROW_DIRECT ? GDI_MOVE_POINT : GDI_MOVE_SCATTER, v, v);
+    }
+}
+
+/* ---- chains ---- */
+static const int64_t *line_of(const writer *w, int i) { return w->a->line + (int64_t)i * GDI_FUSED_LINE; }
+
+/* The link that does an elementwise op, -1: none; turned: with the operands exchanged. */
+static int link_of(int64_t op, int turned)
+{
+    switch (op) {
+    case GD_OP_ADD: return GDI_LINK_ADD;
+    case GD_OP_SUBTRACT: return turned ? GDI_LINK_SUBTRACT_FROM : GDI_LINK_SUBTRACT;
+    case GD_OP_MULTIPLY: return GDI_LINK_MULTIPLY;
+    case GD_OP_ZMUL: return turned ? GDI_LINK_ZMUL_BY : GDI_LINK_ZMUL;
+    case GD_OP_DIVIDE: return turned ? GDI_LINK_DIVIDE_BY : GDI_LINK_DIVIDE;
+    case GD_OP_NEGATIVE: return GDI_LINK_NEGATIVE;
+    case GD_OP_SQUARE: return GDI_LINK_SQUARE;
+    case GD_OP_SUM: return GDI_LINK_SUM;
+    default: return -1;
+    }
+}
+
+static int is_link(const writer *w, int i)
+{
+    return i < w->a->lines && line_of(w, i)[0] >= 0 && link_of(line_of(w, i)[0], 0) >= 0 && line_of(w, i)[1] == w->chain_dtype;
+}
+
+/* Is there one value a row, or only one? Then a link spreads it. */
+static int is_single(const writer *w, int v)
+{
+    const gdi_row_operand *o = w->p->operand + v;
+    if (v >= w->a->n)
+        return v >= w->a->n + GDI_AT_STATS;
+    return o->cls == GDI_SMALL_VALUE || o->feed == GDI_ROW_VALUE || o->feed == GDI_ROW_CONSTANT;
+}
+
+static int add_link(writer *w, int op, int v)
+{
+    const int64_t size = gd_dtype_nbytes((int)w->chain_dtype);
+    const int single = op <= GDI_LINK_DIVIDE_BY && is_single(w, v);
+    const int once = op <= GDI_LINK_DIVIDE_BY && v < w->a->n && w->p->operand[v].feed == GDI_ROW_ONCE;     /* the first row will do */
+    if (!w->chain) {
+        w->chain = w->micro++;
+        *w->chain = (gdi_micro){.fn = NULL};
+        w->section->n_micro++;
+    }
+    if (w->chain->to == GDI_CHAIN)
+        return -1;
+    if (op <= GDI_LINK_DIVIDE_BY && !single)
+        (void)source(w, v);                              /* no fill: it cannot fail */
+    w->chain->to++;
+    w->p->value[w->p->n_link] = (uint8_t)v;
+    w->p->link[w->p->n_link++] = (gdi_link){.op = op + (single ? GDI_LINK_SINGLE : 0), .moves = single || op == GDI_LINK_SUM ? 0 : -1,
+        .row_step = op == GDI_LINK_SUM ? GDI_FOLD_NBYTES : single ? size : once ? 0 : w->p->n * size};
+    return 0;
+}
+
+/* Must the result of line i go to memory? Not when only the next one reads it, which finds it in registers. */
+static int is_stored(const writer *w, int i)
+{
+    const int64_t *line = line_of(w, i), value = line[2];
+    if (value < w->a->n)
+        return 1;
+    if (!is_link(w, i + 1))
+        return gdi_is_read(w->a->line, i + 1, w->a->lines, value);
+    const int64_t *next = line_of(w, i + 1);
+    const int twice = next[0] != GD_OP_SUM && next[3] == value && next[4] == value && next[0] != GD_OP_MULTIPLY;
+    if (twice || (next[3] != value && (next[0] == GD_OP_SUM || next[4] != value)))
+        return gdi_is_read(w->a->line, i + 1, w->a->lines, value);
+    return next[2] != value && gdi_is_read(w->a->line, i + 2, w->a->lines, value);
+}
+
+/* Line i as links; w->held is the value in registers. */
+static int chain_line(writer *w, int i)
+{
+    const int64_t *line = line_of(w, i);
+    const int x = (int)line[3], to = (int)line[2], sum = line[0] == GD_OP_SUM;
+    int y = sum ? -1 : (int)line[4], status = 0;
+    w->cost++;
+    if (!w->chain)
+        w->in_hand = -1;
+    const int turned = y >= 0 && y == w->in_hand && x != w->in_hand;
+    if (x != w->in_hand && !turned)
+        status |= add_link(w, GDI_LINK_LOAD, x);
+    if (sum && line[4] == 1) {
+        w->in_hand = x;
+        return status | add_link(w, GDI_LINK_COLUMN, to);
+    }
+    if (sum) {
+        *w->sink++ = (gdi_row_sink){&w->t->fold[line[1] == GD_FLOAT64], (uint8_t)to, (uint8_t)gd_dtype_nbytes((int)line[1])};
+        w->dtype[to] = (int)line[1];
+        w->in_hand = x;
+        return status | add_link(w, GDI_LINK_SUM, w->section->n_sink++);
+    }
+    const int square = line[0] == GD_OP_MULTIPLY && x == y;
+    if (turned)
+        y = x;
+    status |= add_link(w, square ? GDI_LINK_SQUARE : link_of(line[0], turned), square || y < 0 ? 0 : y);
+    w->in_hand = to;
+    w->dtype[to] = (int)line[1];
+    if (is_stored(w, i)) {
+        target(w, to);
+        status |= add_link(w, GDI_LINK_STORE, to);
+    }
+    return status;
+}
+
+/* ---- other lines ---- */
+static int map_line(writer *w, int i)
+{
+    const int64_t *line = line_of(w, i);
+    gdi_micro *m = w->micro;
+    int last = -1;
+    w->chain = NULL;
+    if (line[0] == GD_OP_SUM)
+        return -1;                                       /* of another dtype than those before */
+    for (int k = 0; k < GDI_MAP_OPERANDS - 1; k++) {
+        last = line[3 + k] >= 0 ? (int)line[3 + k] : last;
+        const int from = source(w, last);
+        if (from < 0)
+            return -1;
+        m->from[k] = (uint8_t)from;
+    }
+    const int op = (int)line[0], dtype = w->dtype[last], result = (int)line[1];
+    m->to = (uint8_t)line[2];
+    m->fn = op == GD_OP_CAST ? w->t->cast[dtype][result] : gdi_map_lookup(w->t, op, dtype);
+    w->cost += op == GD_OP_CAST ? 1 : gdi_map_cost(op) * (gd_dtype_nbytes(dtype) == 8 ? 2 : 1);
+    w->dtype[line[2]] = result;
+    w->micro++;
+    w->section->n_micro++;
+    target(w, m->to);
+    return 0;
+}
+
+static int read_lines(writer *w)
+{
+    for (int i = 0; i < w->a->lines; i++) {
+        const int64_t *line = line_of(w, i);
+        if (line[0] == -1)
+            begin_section(w, (int)(line[1] & 1));
+        else if ((!w->section->stats && is_link(w, i) ? chain_line(w, i) : map_line(w, i)) != 0)
+            return GD_BAD_PROGRAM;
+    }
+    return GD_OK;
+}
+
+/* ---- the plan ---- */
+static gdi_rows *new_plan(gd_program *program, const draft *a)
+{
+    const int axes = a->n_kept + a->n_axes;
+    const int64_t operands = aligned((int64_t)sizeof(gdi_rows));
+    const int64_t sections = operands + aligned(a->n * (int64_t)sizeof(gdi_row_operand));
+    const int64_t micros = sections + aligned(a->lines * (int64_t)sizeof(gdi_section));
+    const int64_t moves = micros + aligned(a->lines * (int64_t)sizeof(gdi_micro));
+    const int64_t sinks = moves + aligned(a->lines * 4 * (int64_t)sizeof(gdi_row_move_of));
+    const int64_t links = sinks + aligned(a->lines * (int64_t)sizeof(gdi_row_sink));
+    const int64_t values = links + aligned(a->lines * 3 * (int64_t)sizeof(gdi_link));
+    const int64_t layouts = values + aligned(a->lines * 3);
+    char *at = gdi_program_alloc(program, layouts + (a->n + 1) * axes * (int64_t)sizeof(int64_t) + GDI_ALIGN);
+    if (!at)
+        return NULL;
+    gdi_rows *p = (gdi_rows *)(void *)at;
+    p->operand = (gdi_row_operand *)(void *)(at + operands);
+    p->section = (gdi_section *)(void *)(at + sections);
+    p->micro = (gdi_micro *)(void *)(at + micros);
+    p->move = (gdi_row_move_of *)(void *)(at + moves);
+    p->sink = (gdi_row_sink *)(void *)(at + sinks);
+    p->link = (gdi_link *)(void *)(at + links);
+    p->value = (uint8_t *)(at + values);
+    int64_t *to = (int64_t *)(void *)(at + layouts);
+    memcpy(to, a->shape, (size_t)axes * sizeof *to);
+    p->shape = to;
+    for (int k = 0; k < a->n; k++) {
+        to += axes;
+        memcpy(to, a->stride[k], (size_t)axes * sizeof *to);
+        p->operand[k].stride = to;
+    }
+    p->n_out = a->n_out;
+    p->n_in = a->n - a->n_out;
+    p->n_kept = a->n_kept;
+    p->n_axes = a->n_axes;
+    p->rows = a->rows;
+    p->n = a->count;
+    return p;
+}
+
+/* Short rows: several are done at once, of which each has a lane of its own in the sums of columns. */
+static void choose_blocks(gdi_rows *p, const draft *a)
+{
+    p->block = BLOCK_NBYTES / p->element_nbytes;
+    p->batch = 1;
+    p->run = p->n;
+    if (p->n <= p->block) {
+        const int64_t most = p->n_columns > 0 ? GDI_ROW_LANES / 2 : GDI_ROW_LANES;       /* two items for two threads */
+        while (p->batch < most && p->batch * 2 * p->n <= p->block)
+            p->batch *= 2;
+        p->block = p->batch * p->n;
+    } else if (p->n_axes > 1) {
+        const int64_t inner = a->shape[a->n_kept + a->n_axes - 1];
+        if (inner >= LONG_RUN && inner % GDI_ROW_LANES == 0)
+            p->run = inner;
+    }
+    const int64_t groups = (p->rows + GDI_FOLD_BLOCK - 1) / GDI_FOLD_BLOCK;
+    p->items = p->n_columns > 0 ? groups * (GDI_ROW_LANES / p->batch) : (p->rows + p->batch - 1) / p->batch;
+}
+
+static void place_operands(gdi_rows *p, const draft *a, const gdi_table *t, int64_t *nbytes, int64_t *scratch)
+{
+    const int64_t groups = (p->rows + GDI_FOLD_BLOCK - 1) / GDI_FOLD_BLOCK;
+    for (int k = 0; k < a->n; k++) {
+        gdi_row_operand *o = p->operand + k;
+        o->place = (gdi_place){a->view[k]->offset, a->view[k]->base};
+        o->size = (int8_t)a->size[k];
+        o->cls = a->cls[k];
+        o->feed = (int8_t)feed_of(p, a, k);
+        o->buffer = has_buffer(o) ? *nbytes : -1;
+        *nbytes += has_buffer(o) ? p->register_nbytes : 0;
+        if (o->cls == GDI_COLUMN) {
+            o->fold = &t->fold[a->view[k]->dtype == GD_FLOAT64];
+            o->lanes = *scratch;
+            *scratch += aligned(groups * (GDI_ROW_LANES * p->n * o->size + p->n * 8) + groups * 8);
+        }
+    }
+}
+
+static int place_memory(gdi_rows *p, const writer *w, int64_t nbytes, gd_program *program)
+{
+    int most = 1;
+    for (int i = 0; i < p->n_section; i++)
+        most = p->section[i].n_sink > most ? p->section[i].n_sink : most;
+    p->registers = nbytes;
+    p->fills = p->registers + w->most_registers * p->register_nbytes;
+    p->stats = p->fills + w->most_fills * p->register_nbytes;
+    p->parts = p->stats + GDI_STATS * GDI_ROW_LANES * 8;
+    p->lanes = p->parts + (p->block < p->n ? most * (int64_t)(GDI_LONGEST_ROW / GDI_FOLD_BLOCK) * 8 : 0);
+    p->links = p->lanes + most * (int64_t)(GDI_ROW_LANES * GDI_FOLD_NBYTES);
+    p->kept = aligned(p->links + p->n_link * (int64_t)sizeof(gdi_link));
+    p->n_held = w->most_held;
+    p->kept_nbytes = aligned(p->n * p->batch * p->element_nbytes) + GDI_ALIGN;
+    if (p->n_held * p->kept_nbytes > HELD_NBYTES)
+        return GD_BAD_PROGRAM;
+    nbytes = p->kept + p->n_held * p->kept_nbytes;
+    if (program->local_nbytes < nbytes)
+        program->local_nbytes = nbytes;
+    return GD_OK;
+}
+
+static int64_t element_nbytes(const draft *a)
+{
+    int64_t most = 4;
+    for (int k = 0; k < a->n; k++)
+        most = a->size[k] > most ? a->size[k] : most;
+    for (int i = 0; i < a->lines; i++) {
+        const int64_t *line = a->line + (int64_t)i * GDI_FUSED_LINE;
+        if (line[0] != -1 && gd_dtype_nbytes((int)line[1]) > most)
+            most = gd_dtype_nbytes((int)line[1]);
+    }
+    return most;
+}
+
+static int finish(gd_program *program, gdi_rows *p, const draft *a, const gdi_table *t)
+{
+    writer w = {.p = p, .a = a, .t = t, .micro = p->micro, .move = p->move, .sink = p->sink};
+    int64_t nbytes = 0, scratch = 0;
+    p->element_nbytes = (int32_t)element_nbytes(a);
+    for (int k = 0; k < a->n_out; k++)
+        p->n_columns += a->cls[k] == GDI_COLUMN;
+    choose_blocks(p, a);
+    p->register_nbytes = aligned(p->block * p->element_nbytes) + GDI_ALIGN;
+    place_operands(p, a, t, &nbytes, &scratch);
+    for (int k = 0; k < a->n; k++)
+        w.dtype[k] = a->view[k]->dtype;
+    w.chain_dtype = GD_FLOAT32;
+    for (int i = 0; i < a->lines; i++)
+        if (a->line[(int64_t)i * GDI_FUSED_LINE] == GD_OP_SUM)
+            w.chain_dtype = a->line[(int64_t)i * GDI_FUSED_LINE + 1];
+    p->chain = t->chain[w.chain_dtype == GD_FLOAT64];
+    int status = read_lines(&w);
+    if (status == GD_OK)
+        status = place_memory(p, &w, nbytes, program);
+    if (program->scratch_nbytes < scratch)
+        program->scratch_nbytes = scratch;
+    const int64_t rows = p->n_columns > 0 ? (least(p->rows, GDI_FOLD_BLOCK) + GDI_ROW_LANES - 1) / GDI_ROW_LANES : 1;
+    p->grain = GRAIN_QUARTER_NS / (rows * (w.cost * p->n * p->batch + 4 * CALL_NS * (w.micro - p->micro + 1)));
+    if (p->grain < 1)
+        p->grain = 1;
+    program->parallel |= p->items > p->grain;
+    return status;
+}
+
+int gdi_rows_prepare(gd_program *program, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out)
+{
+    draft a = {.n_out = in->n_out, .n = in->n_out + in->n_in, .lines = in->n_attr / GDI_FUSED_LINE, .line = s->attr + in->attr};
+    a.kept = (int)(a.line[1] >> 1);
+    for (int k = 0; k < a.n; k++) {
+        a.view[k] = s->view + s->arg[in->args + k];
+        a.size[k] = gd_dtype_nbytes(a.view[k]->dtype);
+    }
+    const int ndim = a.view[a.n - 1]->ndim;
+    for (int k = 0; k < a.n; k++)
+        a.cls[k] = a.view[k]->ndim == ndim ? GDI_WHOLE : GDI_SMALL_VALUE;
+    for (int i = 0; i < a.lines; i++) {
+        const int64_t *line = a.line + (int64_t)i * GDI_FUSED_LINE;
+        if (line[0] == GD_OP_SUM && line[4] == 1)
+            a.cls[line[2]] = GDI_COLUMN;
+    }
+    a.n_kept = take_axes(&a, s, 0, a.kept, 0);
+    a.n_axes = take_axes(&a, s, a.kept, ndim, a.n_kept) - a.n_kept;
+    a.rows = product(a.shape, a.n_kept);
+    a.count = product(a.shape + a.n_kept, a.n_axes);
+    if (a.rows == 0 || a.count < 2 || a.count > GDI_LONGEST_ROW || !small_fit(&a))
+        return GD_BAD_PROGRAM;
+    gdi_rows *p = new_plan(program, &a);
+    if (!p)
+        return GD_NO_MEMORY;
+    out->kind = GDI_ROWS;
+    out->u.rows = p;
+    return finish(program, p, &a, t);
+}

@@ -1,0 +1,204 @@
+"""Rows: sums of rows and the work around them become one instruction, which changes no bit, whatever the layout."""
+import re
+
+import numpy as np
+import pytest
+from counting import checked
+
+import graphdiff as gd
+
+UNFUSED = ("merge", "algebra", "stable_forms", "fold", "in_place")
+rng = np.random.default_rng(11)
+
+
+def same_bits(inputs, outputs, arrays):
+    """As rows on one thread and on two, not in place, and unfused: the same bits. Returns the function on one thread."""
+    want = gd.function(inputs, outputs, passes=UNFUSED, threads=1)(*arrays)
+    functions = [gd.function(inputs, outputs, threads=1), gd.function(inputs, outputs, threads=2),
+                 gd.function(inputs, outputs, passes=(*UNFUSED[:4], "fuse"), threads=1)]
+    for f in functions:
+        for a, b in zip(f(*arrays), want, strict=True):
+            assert a.shape == b.shape and a.dtype == b.dtype
+            np.testing.assert_array_equal(a, b)
+            checked()
+    return functions[0]
+
+
+def names(f):
+    return [op for op, *_ in f.program.instrs]
+
+
+def draw(inputs):
+    return [rng.standard_normal(x.shape).astype(x.dtype) for x in inputs]
+
+
+def with_gradients(build, *shapes, dtype="float32"):
+    inputs = [gd.input(f"x{i}", s, dtype) for i, s in enumerate(shapes)]
+    y = build(*inputs)
+    g = gd.input("g", y.shape, y.dtype)
+    return [*inputs, g], [y, *gd.grad(y, inputs, cotangent=g)]
+
+
+# A row is one block up to 4096 elements of float32 (2048 of float64), has tails after every 16, 128 and 4096, and lanes of
+# columns after every 16 and 4096 rows.
+SIZES = [(2, 16), (3, 17), (16, 33), (17, 100), (31, 128), (40, 257), (15, 1024), (7, 1000), (4, 2048), (5, 2049), (3, 4096), (3, 4099),
+         (4, 9000), (4097, 20), (5000, 16)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("rows, n", SIZES)
+def test_layer_norm_is_one_instruction(rows, n, dtype):
+    inputs, outputs = with_gradients(gd.layer_norm, (rows, n), (n,), (n,), dtype=dtype)
+    f = same_bits(inputs, outputs, draw(inputs))
+    assert names(f) == ["rows"] if n <= 8192 else names(f).count("rows") == 1
+    forward = gd.function(inputs[:3], outputs[0])
+    assert names(forward) == ["rows"] and forward.plan.arena_nbytes == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(4, 3, 5, 7), (2, 4, 16, 16), (3, 2, 40, 50), (2, 3, 64, 65), (9, 5, 4), (70, 6, 3, 3)])
+def test_batch_norm_has_its_rows_in_many_pieces(shape, dtype):
+    inputs, outputs = with_gradients(gd.batch_norm, shape, (shape[1],), (shape[1],), dtype=dtype)
+    f = same_bits(inputs, outputs, draw(inputs))
+    assert names(f).count("rows") == 1 and len(names(f)) <= 2
+
+
+@pytest.mark.parametrize("build", [
+    lambda x: gd.rms_norm(x),
+    lambda x: x / gd.std(x, axis=-1, keepdims=True),
+    lambda x: gd.group_norm(x, 2),
+    lambda x: gd.square(x - gd.mean(x, axis=(1, 2), keepdims=True)),
+    lambda x: gd.exp(x) / gd.sum(gd.exp(x), axis=(1, 2), keepdims=True),
+    lambda x: gd.tanh(x * gd.sum(gd.exp(x), axis=2, keepdims=True)),
+    lambda x: gd.where(x > gd.mean(x, axis=2, keepdims=True), x, 0.0),
+    lambda x: x - gd.sum(gd.square(x), axis=-1, keepdims=True) + gd.sum(x * x, axis=(1, 2), keepdims=True),
+    lambda x: gd.layer_norm(gd.relu(gd.layer_norm(x)) + x),
+    lambda x: gd.layer_norm(x, axis=(0, 1, 2)),
+    lambda x: gd.layer_norm(x, axis=0),
+], ids=range(11))
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("shape", [(3, 4, 33), (20, 2, 300)])
+def test_other_norms(build, shape, dtype):
+    inputs, outputs = with_gradients(build, shape, dtype=dtype)
+    same_bits(inputs, outputs, draw(inputs))
+
+
+def test_values():
+    """Against NumPy in float64: the value, and the gradients by hand."""
+    inputs, outputs = with_gradients(gd.layer_norm, (37, 130), (130,), (130,), dtype="float64")
+    x, gamma, beta, g = arrays = draw(inputs)
+    c = x - x.mean(1, keepdims=True)
+    r = 1 / np.sqrt(np.square(c).mean(1, keepdims=True) + 1e-5)
+    h = g * gamma
+    want = [c * r * gamma + beta, r * (h - h.mean(1, keepdims=True) - c * r * (h * c * r).mean(1, keepdims=True)), (g * c * r).sum(0), g.sum(0)]
+    for a, b in zip(gd.function(inputs, outputs)(*arrays), want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+        checked()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_zero_times_infinity_stays_zero(dtype):
+    """The strong zero of cotangents, in whole tiles and in tails, from either side; other NaN stay."""
+    x, y, s = gd.input("x", (5, 301), dtype), gd.input("y", (5, 301), dtype), gd.input("s", (5, 1), dtype)
+    zmul = gd.ops.binary.zmul
+    m = gd.sum(x, axis=1, keepdims=True)
+    outputs = [zmul(x - m, y) * 2.0, zmul(y, x - m), zmul(s, x - m), zmul(x - m, s), gd.sum(zmul(zmul(x, y), m), axis=1)]
+    arrays = draw([x, y, s])
+    arrays[0][:, ::3] = 0
+    arrays[0][1] = 0
+    arrays[1][1, ::2] = np.inf
+    arrays[1][3, 299:] = np.nan
+    arrays[1][4, ::7] = 0
+    arrays[2][2:] = [[np.inf], [np.nan], [0.0]]
+    same_bits([x, y, s], outputs, arrays)
+
+
+def random_value(values, small, rows_axes, depth):
+    """A random expression of whole values, small ones and sums."""
+    for _ in range(depth):
+        kind = rng.integers(8)
+        a = values[rng.integers(len(values))]
+        if kind == 0:
+            small.append(gd.sum(a, axis=rows_axes, keepdims=True))
+        elif kind == 1 and small:
+            s = small[rng.integers(len(small))]
+            small.append([gd.tanh(s), s * 0.5, s / 3.0, s + small[0], gd.sqrt(gd.square(s) + 1.0)][rng.integers(5)])
+        elif kind <= 4 and small:
+            s = small[rng.integers(len(small))]
+            values.append([a - s, s - a, a * gd.tanh(s), a / (2.0 + gd.cos(s)), gd.where(a > s, a, s), gd.maximum(a, s)][rng.integers(6)])
+        else:
+            b = values[rng.integers(len(values))]
+            values.append([a + b, a - b, a * gd.tanh(b), gd.square(a) * 0.1, -a, gd.sin(a), gd.abs(a), a * 0.25][rng.integers(8)])
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_expressions(seed):
+    """Random work on rows of a random array: its operands turned, sliced, broadcast; columns summed; some results used later."""
+    global rng
+    rng = np.random.default_rng(seed)
+    dtype = ["float32", "float64"][seed % 2]
+    shape = [(6, 40), (3, 5, 37), (4, 3, 6, 9), (2, 3, 70, 70), (33, 130), (19, 700), (4100, 18)][rng.integers(7)]
+    ndim = len(shape)
+    axes = [(1,), (1,), (2,), (1, 2), (0, 2), (2, 3), (0, 2, 3), (1, 2, 3)]
+    axes = [a for a in axes if max(a) == ndim - 1]
+    axis = axes[rng.integers(len(axes))]
+    x = gd.input("x", shape, dtype)
+    turned = gd.input("t", shape[::-1], dtype)
+    wide = gd.input("w", (*shape[:-1], 2 * shape[-1]), dtype)
+    row = gd.input("r", (1,) * (ndim - 1) + shape[-1:], dtype)
+    first = gd.input("f", shape[:1] + (1,) * (ndim - 1), dtype)
+    inputs = [x, turned, wide, row, first]
+    values = [x, x * 1.5, gd.transpose(turned) + 0.5 * x, x + wide[..., ::2], x * row, x - first, wide[..., ::-2] * 0.5 + x]
+    small = [gd.sum(values[rng.integers(len(values))], axis=axis, keepdims=True)]
+    random_value(values, small, axis, 14)
+    others = tuple(i for i in range(ndim) if i not in axis)
+    picks = [values[i] for i in rng.integers(0, len(values), 3)] + [small[rng.integers(len(small))]]
+    outputs = [*picks, gd.sum(values[-1], axis=others), gd.sum(values[rng.integers(len(values))], axis=others), gd.exp(-gd.square(values[-1]))]
+    outputs.append(gd.sum(outputs[0]))
+    loss = gd.sum(gd.sin(values[-1])) + gd.sum(gd.sin(outputs[-4]))
+    outputs += gd.grad(loss, inputs, unconnected="zero")
+    same_bits(inputs, outputs, draw(inputs))
+
+
+def test_between_other_instructions():
+    """Two norms around a product of matrices, with gradients: several groups of rows, and everything in order."""
+    w = gd.input("w", (48, 48), "float32")
+
+    def net(x, w):
+        h = gd.layer_norm(gd.relu(gd.layer_norm(x) @ w) + x)
+        return gd.concatenate([h, gd.layer_norm(h * 2.0)], 0) @ w
+
+    inputs, outputs = with_gradients(net, (70, 48), (48, 48))
+    f = same_bits(inputs, outputs, draw(inputs))
+    assert names(f).count("rows") >= 3
+    x = gd.input("x", (70, 48), "float32")
+    v = gd.variable(np.ones((70, 48), "float32"))
+    y = gd.layer_norm(x * v)
+    step = gd.function([x], [gd.sum(y)], updates={v: v - 0.1 * y})
+    a = draw([x])[0]
+    want = 1.0 - np.float32(0.1) * gd.function([x], gd.layer_norm(x * 1.0))(a)
+    step(a)
+    np.testing.assert_array_equal(v.value, want)
+    assert w.shape == (48, 48)
+
+
+def test_listing():
+    x = gd.input("x", (4, 32), "float32")
+    got = re.sub(r" +;.*", "", str(gd.function([x], x * 2.0 - gd.mean(x * 2.0, axis=1, keepdims=True)).program))
+    assert got.splitlines()[1:] == [
+        "   0  rows           out0:float32[4, 32] <- c[8]:float32[4]:0, in0:float32[4, 32], c[0]:float32[4, 32]:0,0",
+        "      sweep", "        h0  = multiply i1, i2", "        s0  = sum h0", "      stats", "        s0  = divide s0, i0",
+        "      sweep", "        o0  = subtract h0, s0"]
+
+
+def test_what_stays_as_it_was():
+    """Sums that nothing of their rows uses, rows across memory, short rows, and rows beyond the longest."""
+    x = gd.input("x", (8, 64), "float32")
+    for y in (gd.sum(gd.exp(x), axis=1), gd.sum(x, axis=1) * 2.0, x - gd.sum(x, axis=0), x - gd.sum(x)):
+        assert "rows" not in names(gd.function([x], y))
+        checked()
+    for shape in ((8, 8), (2, (1 << 20) + 1)):
+        x = gd.input("x", shape, "float32")
+        assert "rows" not in names(gd.function([x], x - gd.sum(x, axis=1, keepdims=True)))
+        checked()
+    assert "rows" not in names(gd.function([x], gd.layer_norm(x), passes=UNFUSED))
