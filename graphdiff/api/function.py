@@ -122,6 +122,15 @@ class Function:
     def _special(self, args: Sequence[Any]) -> tuple[Loaded, list[Any]]:
         """The program for the sizes of these arguments; made when it is new."""
         arrays = [g.check(a) for g, a in zip(self._gates, args, strict=True)]
+        bindings = self._bindings(arrays)
+        key = tuple(sorted(bindings.items()))
+        loaded = self._cached(key)
+        if loaded is None:
+            loaded = self._load(bindings)
+            self._keep(key, loaded)
+        return loaded, arrays
+
+    def _bindings(self, arrays: Sequence[Any]) -> dict[str, int]:
         bindings: dict[str, int] = {}
         for g, a in zip(self._gates, arrays, strict=True):
             if len(g.shape) != a.ndim:
@@ -131,18 +140,20 @@ class Function:
         except ShapeError as error:
             seen = ", ".join(f"{g.name} {list(a.shape)}" for g, a in zip(self._gates, arrays, strict=True))
             raise ShapeError(f"function: {error}\n  given   {seen}") from None
-        key = tuple(sorted(bindings.items()))
-        with self._lock:
-            loaded = self._cache.get(key)
-            if loaded is not None:
-                self._cache.move_to_end(key)
-                return loaded, arrays
-        loaded = self._load(bindings)
+        return bindings
+
+    def _keep(self, key: Any, loaded: Loaded) -> None:
         with self._lock:
             self._cache[key] = loaded
             while len(self._cache) > CACHE:
                 self._cache.popitem(last=False)
-        return loaded, arrays
+
+    def _cached(self, key: Any) -> Loaded | None:
+        with self._lock:
+            loaded = self._cache.get(key)
+            if loaded is not None:
+                self._cache.move_to_end(key)
+            return loaded
 
     # -- calling ---------------------------------------------------------------------------------------------------
 

@@ -49,14 +49,18 @@ def jvp(y: Any, x: Any, tangent: Any) -> Any:
         tangents[id(node)] = add(tangents[id(node)], t) if id(node) in tangents else t
     for v in ys:
         _check_float(v, "")
+    _pushed(ys, xs, tangents)
+    results = [tangents.get(id(v)) for v in ys]
+    out = [zeros_like(v) if t is None or t is ZERO else t for t, v in zip(results, ys, strict=True)]
+    return out[0] if single else out
+
+
+def _pushed(ys: Sequence[Node], xs: Sequence[Node], tangents: dict[int, Any]) -> None:
     before = CONTEXT.site, CONTEXT.origin
     try:
         push(ys, xs, tangents)
     finally:
         CONTEXT.site, CONTEXT.origin = before
-    results = [tangents.get(id(v)) for v in ys]
-    out = [zeros_like(v) if t is None or t is ZERO else t for t, v in zip(results, ys, strict=True)]
-    return out[0] if single else out
 
 
 def push(ys: Sequence[Node], xs: Sequence[Node], tangents: dict[int, Any]) -> None:

@@ -42,12 +42,7 @@ def grad(y: Any, wrt: Any, *, cotangent: Any = None, unconnected: str = "raise")
             raise NodeTypeError(f"can differentiate with respect to nodes only, not {type(t).__name__}")
         _check_float(t, "with respect to ")
     _check_float(y, "")
-    before = CONTEXT.site, CONTEXT.origin
-    try:
-        g = _seed(y, cotangent)
-        adjoints = sweep(y, targets, g)
-    finally:
-        CONTEXT.site, CONTEXT.origin = before
+    adjoints = _adjoints(y, targets, cotangent)
     results = []
     for t in targets:
         a = adjoints.get(id(t))
@@ -61,6 +56,14 @@ def grad(y: Any, wrt: Any, *, cotangent: Any = None, unconnected: str = "raise")
             a = zeros_like(t)
         results.append(a)
     return results[0] if single else results
+
+
+def _adjoints(y: Node, targets: list[Node], cotangent: Any) -> dict[int, Any]:
+    before = CONTEXT.site, CONTEXT.origin
+    try:
+        return sweep(y, targets, _seed(y, cotangent))
+    finally:
+        CONTEXT.site, CONTEXT.origin = before
 
 
 def _check_float(node: Node, what: str) -> None:

@@ -41,6 +41,9 @@ class Storage:
             raise DTypeError(f"value: {new.dtype} into {self.array.dtype} would lose digits\nhint: value.astype({self.array.dtype.name!r})")
         if new.shape != self.array.shape:
             raise ShapeError(f"value: shape {list(new.shape)} given, the variable has {list(self.array.shape)}")
+        self._store(new)
+
+    def _store(self, new: Any) -> None:
         with self.lock:
             self.array[...] = new
             self.assigned += 1

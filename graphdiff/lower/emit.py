@@ -136,6 +136,14 @@ def _lower_int_power(ctx: Lowering, node: Node) -> View:
 _RULES: dict[str, Callable[..., View]] = {"map": _lower_map, "cast": _lower_cast, "int_power": _lower_int_power}
 
 
+def _lowered(ctx: Lowering, node: Node) -> View:
+    rule = node.op.lower
+    try:
+        return rule(ctx, node) if callable(rule) else _RULES[rule](ctx, node)
+    except GraphdiffError as error:
+        raise located(error, node.op.name, node.inputs) from None
+
+
 def lower(order: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node], updates: Sequence[tuple[Node, Node]],
           elementwise: Any, *, in_place: bool = True, fused: bool = False, times: dict[str, float] | None = None) -> Program:
     """The program of scheduled nodes: inputs and outputs in the caller's order, then variables as they appear.
@@ -172,12 +180,8 @@ def lower(order: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]
                 variables[key] = outside("variable", f"var{len(variables)}", node, False)
             ctx.views[key] = variables[key]
             continue
-        rule = node.op.lower
         ctx.node = node
-        try:
-            view = rule(ctx, node) if callable(rule) else _RULES[rule](ctx, node)
-        except GraphdiffError as error:
-            raise located(error, name, node.inputs) from None
+        view = _lowered(ctx, node)
         if view.dtype is not node.dtype:
             view = ctx.cast(view, node.dtype)
         ctx.views[key] = view

@@ -34,6 +34,13 @@ def _batch(a: Node, b: Node) -> tuple[Any, ...]:
         raise ShapeError(f"leading axes: {error}") from None
 
 
+def _check_batch(a: Node, b: Node, given: tuple[Node, Node]) -> None:
+    try:
+        _batch(a, b)
+    except ShapeError as error:
+        raise located(error, "matmul", given) from None
+
+
 def _matmul_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
     a, b = inputs
     if unify(a.shape[-1], b.shape[-2]) is None:
@@ -139,10 +146,7 @@ def matmul(x: Any, y: Any) -> Node:
     ndim = max(a.ndim, b.ndim)
     a = reshape_to(a, (1,) * (ndim - a.ndim) + a.shape)
     b = reshape_to(b, (1,) * (ndim - b.ndim) + b.shape)
-    try:
-        _batch(a, b)
-    except ShapeError as error:
-        raise located(error, "matmul", (x, y)) from None
+    _check_batch(a, b, (x, y))
     out = make(MATMUL, (a, b))
     shape = out.shape
     if y.ndim == 1:
@@ -191,6 +195,14 @@ def outer(x: Any, y: Any) -> Node:
     return multiply(reshape_to(x, (nelements(x.shape), 1)), reshape_to(y, (1, nelements(y.shape))))
 
 
+def _two(axes: Any) -> Any:
+    try:
+        first, second = axes
+    except (TypeError, ValueError):
+        raise NodeTypeError("axes is a number or two lists of axes") from None
+    return first, second
+
+
 @public
 def tensordot(x: Any, y: Any, axes: Any = 2) -> Node:
     """The sum over pairs of axes: x's other axes, then y's.
@@ -205,10 +217,7 @@ def tensordot(x: Any, y: Any, axes: Any = 2) -> Node:
             raise ShapeError(f"axes={n} needs operands with at least {n} axes; they have {x.ndim} and {y.ndim}" if n >= 0
                              else f"axes must not be negative: {n}")
         return _contract(x, tuple(range(x.ndim - n, x.ndim)), y, tuple(range(n)))
-    try:
-        first, second = axes
-    except (TypeError, ValueError):
-        raise NodeTypeError("axes is a number or two lists of axes") from None
+    first, second = _two(axes)
     left = normalize_axes(tuple(np.atleast_1d(first).tolist()), x.ndim)
     right = normalize_axes(tuple(np.atleast_1d(second).tolist()), y.ndim)
     if len(left) != len(right):

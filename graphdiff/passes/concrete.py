@@ -36,6 +36,23 @@ def substitute(outputs: Sequence[Node], table: dict[int, Node]) -> list[Node]:
     return [new[id(o)] for o in outputs]
 
 
+def _at(node: Node, error: GraphdiffError) -> GraphdiffError:
+    site = node.site
+    return located_error(ShapeError(compose(f"{node.op.name}: {error}", at=None if site is None else (str(site), site.source))))
+
+
+def _checked_shape(node: Node, ins: tuple[Node, ...], attrs: tuple[Any, ...], bindings: Mapping[str, int]) -> tuple[int, ...]:
+    try:
+        wanted = evaluate_shape(node.shape, bindings)
+        shape, _ = node.op.infer(ins, attrs)
+        if tuple(shape) != tuple(wanted):
+            raise ShapeError(f"sizes assumed equal while building differ: {list(wanted)} expected, {list(shape)} found for "
+                             + ", ".join(f"{k}={v}" for k, v in sorted(bindings.items())))
+        return tuple(wanted)
+    except GraphdiffError as error:
+        raise _at(node, error) from None
+
+
 def concrete(outputs: Sequence[Node], inputs: Sequence[Node], bindings: Mapping[str, int]) -> tuple[list[Node], list[Node]]:
     """The graph with every named size replaced by its number, shapes inferred again.
 
@@ -65,14 +82,5 @@ def concrete(outputs: Sequence[Node], inputs: Sequence[Node], bindings: Mapping[
             continue
         ins = tuple([new[id(x)] for x in node.inputs])
         attrs = tuple([value(a) for a in node._attrs])
-        try:
-            wanted = evaluate_shape(node.shape, bindings)
-            shape, _ = node.op.infer(ins, attrs)
-            if tuple(shape) != tuple(wanted):
-                raise ShapeError(f"sizes assumed equal while building differ: {list(wanted)} expected, {list(shape)} found for "
-                                 + ", ".join(f"{k}={v}" for k, v in sorted(bindings.items())))
-        except GraphdiffError as error:
-            site = node.site
-            raise located_error(ShapeError(compose(f"{name}: {error}", at=None if site is None else (str(site), site.source)))) from None
-        new[id(node)] = node._replace(ins, shape=tuple(wanted), attrs=attrs)
+        new[id(node)] = node._replace(ins, shape=_checked_shape(node, ins, attrs, bindings), attrs=attrs)
     return [new[id(o)] for o in outputs], [new[id(x)] for x in inputs]

@@ -210,40 +210,53 @@ class Loaded:
             w = self.pool.pop()
         except IndexError:
             w = Workspace(self)
+        if self.all_scalars:
+            for a in args:
+                if type(a) is not float:
+                    break
+            else:
+                w.cells[0:self.n_in] = args
+                if out is None and self.pick is not None and not self.locks:
+                    status = _run(self.c, w.c, w.bases, SLICE_NS, w.fault)
+                    if status:
+                        self._more(w, status)
+                    results = self.pick(w.numbers[0].copy())
+                    self.pool.append(w)      # not in a `finally`, see below: after an error it is simply dropped
+                    return results
+                args = ()      # they have been placed
+        return self._call_arrays(w, args, out)
+
+    # Short, as are all functions here with a `finally`: where it stands beyond instruction 256, CPython (3.11 to 3.13) never
+    # leaves it when there is no memory left at all, since it has to make the number of the instruction.
+    def _call_arrays(self, w: Workspace, args: Any, out: Any) -> Sequence[Any]:
         try:
-            # The buffers live as long as this call: nothing of the caller's is held afterwards.
-            held: list[Any] = []
-            if self.all_scalars:
-                for a in args:
-                    if type(a) is not float:
-                        break
-                else:
-                    w.cells[0:self.n_in] = args
-                    if out is None and self.pick is not None and not self.locks:
-                        status = _run(self.c, w.c, w.bases, SLICE_NS, w.fault)
-                        if status:
-                            self._more(w, status)
-                        return self.pick(w.numbers[0].copy())
-                    args = ()      # they have been placed
-            for i, a in enumerate(args):
-                gate = self.gates[i]
-                given = type(a)
-                a = gate.check(a)
-                if given is not _ndarray and given not in _NO_CODE:
-                    # An __array__ ran, and may have resized what pointers were taken of: first all arguments, then pointers.
-                    rest = [g.check(b) for g, b in zip(self.gates[i + 1:], args[i + 1:], strict=True)]
-                    return self.call([*args[:i], a, *rest], out)
-                if a.shape != self.shapes[i]:
-                    raise gate.wrong_shape(a.shape)
-                if self.scalar[i]:
-                    w.cells[i] = a
-                else:
-                    buffer = _from_buffer(a)
-                    held.append(buffer)
-                    w.bases[FIRST + i] = buffer
-            return self._run_arrays(w) if out is None else self._run_into(w, out)
+            held = self._place(w, args)
+            results = self._run_arrays(w) if out is None else self._run_into(w, out)
+            del held
+            return results
         finally:
             self.pool.append(w)
+
+    def _place(self, w: Workspace, args: Any) -> list[Any]:
+        """Point at the arguments; the buffers are the caller's to keep, as long as the call and no longer."""
+        held: list[Any] = []
+        for i, a in enumerate(args):
+            gate = self.gates[i]
+            given = type(a)
+            a = gate.check(a)
+            if given is not _ndarray and given not in _NO_CODE:
+                # An __array__ ran, and may have resized what pointers were taken of: first all arguments, then pointers.
+                rest = [g.check(b) for g, b in zip(self.gates[i + 1:], args[i + 1:], strict=True)]
+                return self._place(w, [*args[:i], a, *rest])
+            if a.shape != self.shapes[i]:
+                raise gate.wrong_shape(a.shape)
+            if self.scalar[i]:
+                w.cells[i] = a
+            else:
+                buffer = _from_buffer(a)
+                held.append(buffer)
+                w.bases[FIRST + i] = buffer
+        return held
 
     def _run_arrays(self, w: Workspace) -> list[Any]:
         """Run with results in new arrays, or in large ones of earlier calls that nobody holds any more."""
@@ -267,14 +280,14 @@ class Loaded:
 
     def _run_into(self, w: Workspace, out: Any) -> list[Any]:
         """Run with the results in the caller's arrays, which were checked."""
-        held = []
         try:
-            for i, (r, (shape, _)) in enumerate(zip(out, self.out_specs, strict=True)):
+            buffers = []
+            for r, (shape, _) in zip(out, self.out_specs, strict=True):
                 if r.shape != shape:
                     raise ShapeError(f"out: an array of shape {format_shape(shape)} changed to {format_shape(r.shape)} during the call")
-                buffer = _from_buffer(r)
-                held.append(buffer)
-                w.bases[FIRST + self.n_in + i] = buffer
+                buffers.append(_from_buffer(r))
+            first = FIRST + self.n_in
+            w.bases[first:first + len(buffers)] = buffers
             self.run(w)
             return list(out)
         finally:
