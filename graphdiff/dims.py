@@ -508,6 +508,15 @@ def _extreme(op: str, a: Size, b: Size) -> Size:
     if hi <= 0:
         return b if op == "max" else a
     a, b = sorted((a, b), key=lambda size: (isinstance(size, int), str(size)))   # numbers last
+    if isinstance(b, int) and isinstance(a, Dim):
+        # max(max(n - 1, 0) - 1, 0) is max(n - 2, 0): a slice of a slice of ... does not nest.
+        constant = dict(a.terms).get((), 0)
+        rest = [term for term in a.terms if term[0]]
+        if len(rest) == 1 and rest[0][1] == 1 and len(rest[0][0]) == 1 and rest[0][0][0][1] == 1:
+            atom = rest[0][0][0][0]
+            if atom.op == op and isinstance(atom.right, int):
+                bound = (max if op == "max" else min)(atom.right + constant, b)
+                return _extreme(op, atom.left + constant, bound)
     return _op(op, a, b)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .dims import Dim, bounds, evaluate, shown, size_or_none, substitute, unify
+from .dims import Dim, bounds, dim_max, dim_min, evaluate, shown, size_or_none, substitute, unify
 from .errors import AxisError, NodeTypeError, ShapeError, show_name
 
 if TYPE_CHECKING:
@@ -209,6 +209,44 @@ def normalize_axes(axis: object, ndim: int, what: str = "") -> tuple[int, ...]:
 
 def _opening(what: str) -> str:
     return f"{what}: " if what else ""
+
+
+# Slices.
+
+def slice_forward(start: Any, stop: Any, n: Any) -> tuple[Any, Any]:
+    """(first, how many) of [start:stop] of a named size n; the bounds are ints, sizes or None.
+
+    Numbers are clipped as Python does it. Sizes are taken to lie inside, and so is the one element of [:1], [-1:] or [2:3]:
+    an axis of size 1 stretches, one of size min(n, 1) does not. Whoever slices checks that when the sizes are known.
+    """
+    if isinstance(start, Dim) or isinstance(stop, Dim):
+        first = n + start if isinstance(start, int) and start < 0 else 0 if start is None else start
+        end = n + stop if isinstance(stop, int) and stop < 0 else n if stop is None else stop
+        return first, max(end - first, 0) if isinstance(end - first, int) else end - first
+    start = 0 if start is None else start
+    if stop is None or (start < 0) == (stop < 0):
+        most = -start if stop is None and start < 0 else None if stop is None else max(stop - start, 0)
+        first = n + start if start < 0 else start
+        if most is not None and most <= 1:
+            return (first if most else 0), most
+        there = (n if start < 0 else dim_max(n - start, 0)) if stop is None or stop >= 0 else dim_max(n + stop, 0)
+        return (dim_max(first, 0) if start < 0 else start), there if most is None else dim_min(there, most)
+    if stop < 0:
+        return start, dim_max(n + stop - start, 0)
+    first = dim_max(n + start, 0)
+    return first, dim_max(dim_min(n, stop) - first, 0)
+
+
+def slice_backward(start: Any, stop: Any, n: Any) -> tuple[Any, Any]:
+    """(first, how many) of [start:stop:-1] of a named size."""
+    if isinstance(start, Dim) or isinstance(stop, Dim):
+        raise ShapeError(f"the bounds of a slice with a negative step of an axis of size {n} must be numbers")
+    last = n - 1
+    first = last if start is None else dim_min(start, last) if start >= 0 else dim_max(n + start, -1)
+    end = -1 if stop is None else dim_min(stop, last) if stop >= 0 else dim_max(n + stop, -1)
+    if end == -1:
+        return first, first + 1
+    return first, dim_max(first - end, 0)
 
 
 # Names found from real sizes.

@@ -236,6 +236,13 @@ class Node(_Fields):
         at = "" if site is None else f" at {site}"
         return f"<{self.op.name}{name} {format_spec(self.shape, self.dtype)}{at}>"
 
+    def __format__(self, spec: str) -> str:
+        """Text formats are of the repr; those of numbers are a NodeTypeError, since there is no number yet."""
+        if "." in spec or spec[-1:] in tuple("bcdeEfFgGnoxX%,_="):
+            raise NodeTypeError(self._misuse(f"is symbolic and cannot be formatted by {show_name(spec)!r}: its value exists only when a "
+                                             "function runs", "gd.evaluate(node, {input: value}), the result of a function, or gd.trace(node)"))
+        return format(repr(self), spec)
+
     def _misuse(self, problem: str, instead: str) -> str:
         site = self.site
         where = "" if site is None else f" made at {site}"

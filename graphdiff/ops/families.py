@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import BOOL, FLOAT64, PROMOTE, as_dtype, float_of, weak
-from ..errors import DTypeError, GraphdiffError, NodeTypeError
+from ..errors import DTypeError, GraphdiffError, NodeTypeError, show_name
 from ..graph.build import as_node, located, make, public, scalar
 from ..graph.node import Node
 from ..graph.opdef import ZERO, OpDef, register
@@ -83,12 +83,15 @@ def lift(x: Any, what: str) -> Node:
         raise located(error, what) from None
 
 
-def misfit(what: str, needed: int, given: int) -> Exception:
-    """The error for a call with a wrong number of operands.
+def misfit(what: str, needed: int, given: int, options: dict[str, Any] | None = None) -> Exception:
+    """The error for a call with a wrong number of operands or an option that does not exist.
 
-    Elementwise functions take `*more` and count themselves: a decorator around each would make building a third slower.
+    Elementwise functions take `*more, **options` and look themselves: a decorator around each would make building a third slower.
     """
-    error: Exception = located(NodeTypeError(f"takes {needed} operand{'s' if needed != 1 else ''}, {given} given"), what)
+    fact = f"takes {needed} operand{'s' if needed != 1 else ''}, {given} given"
+    if options:
+        fact = f"got an unexpected keyword argument {show_name(next(iter(options)))!r}"
+    error: Exception = located(NodeTypeError(fact), what)
     return error
 
 
@@ -165,34 +168,34 @@ def unary(name: str, formula: str, reference: Callable[..., Any], partial: Any =
                         family="elementwise", **facts))
 
     if kind in ("float", "ftest"):
-        def function(x: Any = MISSING, *more: Any) -> Node:
-            if more:
-                raise misfit(name, 1, 1 + len(more))
+        def function(x: Any = MISSING, *more: Any, **options: Any) -> Node:
+            if more or options:
+                raise misfit(name, 1, 1 + len(more), options)
             if not isinstance(x, Node):
                 x = lift(x, name)
             if x.dtype.kind != "f":
                 x = cast(x, FLOAT64)
             return make(op, (x,))
     elif kind == "any":
-        def function(x: Any = MISSING, *more: Any) -> Node:
-            if more:
-                raise misfit(name, 1, 1 + len(more))
+        def function(x: Any = MISSING, *more: Any, **options: Any) -> Node:
+            if more or options:
+                raise misfit(name, 1, 1 + len(more), options)
             x = lift(x, name)
             if x.dtype is BOOL:
                 raise located(DTypeError("not defined for bool"), name, (x,))
             return make(op, (x,))
     elif kind == "int":
-        def function(x: Any = MISSING, *more: Any) -> Node:
-            if more:
-                raise misfit(name, 1, 1 + len(more))
+        def function(x: Any = MISSING, *more: Any, **options: Any) -> Node:
+            if more or options:
+                raise misfit(name, 1, 1 + len(more), options)
             x = lift(x, name)
             if x.dtype.kind == "f":
                 raise located(DTypeError(f"defined for integers and bool, not {x.dtype}"), name, (x,))
             return make(op, (x,))
     else:
-        def function(x: Any = MISSING, *more: Any) -> Node:
-            if more:
-                raise misfit(name, 1, 1 + len(more))
+        def function(x: Any = MISSING, *more: Any, **options: Any) -> Node:
+            if more or options:
+                raise misfit(name, 1, 1 + len(more), options)
             return make(op, (lift(x, name),))
     return _finish(function, op, doc)
 
@@ -209,17 +212,17 @@ def binary(name: str, formula: str, reference: Callable[..., Any], partials: tup
                         family="elementwise", **facts))
 
     if kind == "float":
-        def function(x: Any = MISSING, y: Any = MISSING, *more: Any) -> Node:
-            if more:
-                raise misfit(name, 2, 2 + len(more))
+        def function(x: Any = MISSING, y: Any = MISSING, *more: Any, **options: Any) -> Node:
+            if more or options:
+                raise misfit(name, 2, 2 + len(more), options)
             x, y = operands(x, y, name)
             if x.dtype.kind != "f":
                 x, y = cast(x, FLOAT64), cast(y, FLOAT64)
             return make(op, (x, y))
     elif kind == "int":
-        def function(x: Any = MISSING, y: Any = MISSING, *more: Any) -> Node:
-            if more:
-                raise misfit(name, 2, 2 + len(more))
+        def function(x: Any = MISSING, y: Any = MISSING, *more: Any, **options: Any) -> Node:
+            if more or options:
+                raise misfit(name, 2, 2 + len(more), options)
             x, y = operands(x, y, name)
             if x.dtype.kind == "f":
                 raise located(DTypeError(f"defined for integers and bool, not {x.dtype}"), name, (x, y))
@@ -227,14 +230,14 @@ def binary(name: str, formula: str, reference: Callable[..., Any], partials: tup
                 raise located(DTypeError("not defined for two bools\nhint: use astype('int64')"), name, (x, y))
             return make(op, (x, y))
     elif bools:
-        def function(x: Any = MISSING, y: Any = MISSING, *more: Any) -> Node:
-            if more:
-                raise misfit(name, 2, 2 + len(more))
+        def function(x: Any = MISSING, y: Any = MISSING, *more: Any, **options: Any) -> Node:
+            if more or options:
+                raise misfit(name, 2, 2 + len(more), options)
             return make(op, operands(x, y, name))
     else:
-        def function(x: Any = MISSING, y: Any = MISSING, *more: Any) -> Node:
-            if more:
-                raise misfit(name, 2, 2 + len(more))
+        def function(x: Any = MISSING, y: Any = MISSING, *more: Any, **options: Any) -> Node:
+            if more or options:
+                raise misfit(name, 2, 2 + len(more), options)
             x, y = operands(x, y, name)
             if x.dtype is BOOL:
                 raise located(DTypeError("not defined for two bools\nhint: use logical_xor or astype('int64')"), name, (x, y))

@@ -18,7 +18,7 @@ from ..errors import DTypeError, NodeTypeError, OutOfBounds, ShapeError
 from ..graph.build import as_node, make, make_constant, public
 from ..graph.node import Node
 from ..graph.opdef import NEVER, OpDef, register
-from ..specs import as_shape, broadcast, check_shape, format_shape, nelements, normalize_axis
+from ..specs import as_shape, broadcast, check_shape, format_shape, nelements, normalize_axis, slice_backward, slice_forward
 from .families import cast, floating
 from .movement import expand_to, full, permute, place, reshape_to, slice_axes, zeros, zeros_like
 
@@ -369,20 +369,9 @@ def _slice(item: slice, n: Any) -> tuple[Any, int, Any]:
     if isinstance(n, int) and not isinstance(item.start, Dim) and not isinstance(item.stop, Dim):
         r = range(*item.indices(n))
         return (r.start if len(r) else 0), step, len(r)
-    if step < 0:
-        if item.start is None and item.stop is None:
-            return n - 1, step, (n - step - 1) // -step
-        raise ShapeError(f"a slice with a negative step of an axis of size {n} must be [::step]")
-    start = 0 if item.start is None else item.start
-    stop = n if item.stop is None else item.stop
-    if isinstance(start, int) and start < 0:
-        start = n + start
-    if isinstance(stop, int) and stop < 0:
-        stop = n + stop
-    size = stop - start
-    if isinstance(size, int):
-        size = builtins.max(size, 0)
-    return start, step, size if step == 1 else (size + step - 1) // step
+    start, stop = (b if b is None or isinstance(b, Dim) else b.__index__() for b in (item.start, item.stop))
+    start, size = slice_backward(start, stop, n) if step < 0 else slice_forward(start, stop, n)
+    return start, step, size if step == 1 else (size + builtins.abs(step) - 1) // builtins.abs(step)
 
 
 @public

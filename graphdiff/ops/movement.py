@@ -18,7 +18,7 @@ from ..errors import NodeTypeError, ShapeError
 from ..graph.build import as_node, make, make_constant, public, scalar
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
-from ..specs import as_shape, broadcast, check_shape, format_shape, nelements, normalize_axes, normalize_axis
+from ..specs import as_shape, broadcast, check_shape, format_shape, nelements, normalize_axes, normalize_axis, slice_forward
 from .families import cast
 
 # -- reshape -------------------------------------------------------------------------------------------------------
@@ -452,12 +452,9 @@ def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Node]:
     elif isinstance(n, int):
         edges = [0, *[builtins.slice(None, int(i)).indices(n)[1] for i in indices_or_sections], n]
     else:
-        edges = [0, *[i if isinstance(i, Dim) or i >= 0 else n + int(i) for i in indices_or_sections], n]
-    parts = []
-    for a, b in itertools.pairwise(edges):
-        size = b - a      # of a named axis it may turn out negative, which is an error where a function meets the arrays
-        parts.append(cut(x, axis, a, max(0, size) if isinstance(size, int) else size))
-    return parts
+        bounds = [0, *[i if isinstance(i, Dim) else int(i) for i in indices_or_sections], None]
+        return [cut(x, axis, *slice_forward(a, b, n)) for a, b in itertools.pairwise(bounds)]
+    return [cut(x, axis, a, b - a if isinstance(b - a, Dim) else max(0, b - a)) for a, b in itertools.pairwise(edges)]
 
 
 @public
