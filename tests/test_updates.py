@@ -1,6 +1,8 @@
 """Updates written in place behind the commit mark: the same bits as through copies, all or nothing, old values for all readers."""
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -92,7 +94,7 @@ def products_behind_the_mark(f):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_gradients_of_weights_are_not_all_there_at_once(dtype):
     sizes, weights = (90, 84, 70, 66), []
-    for i, (m, n) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for i, (m, n) in enumerate(itertools.pairwise(sizes)):
         weights.append(np.random.default_rng(i).standard_normal((m, n)).astype(dtype) / 9)
     batch = RNG.standard_normal((5, 90)).astype(dtype)
 
