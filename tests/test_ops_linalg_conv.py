@@ -405,6 +405,28 @@ def test_conv_transpose_errors_name_it():
         gd.conv_transpose(x, gd.input("w", (4, 4, 2)), output_padding=1)
 
 
+@pytest.mark.parametrize("wrt", [0, 1])
+def test_a_kernel_too_far_spread_for_the_local_memory(wrt):
+    """Two taps, 600,000 elements apart: every element of a result is computed by itself, the weight's from 20,000 terms."""
+    far, n = 600_000, 20_000
+    a, w, g = rand(1, 1, far + n), rand(1, 1, 2), rand(1, 1, n)
+    nodes = inputs((a, w, g))
+    y = gd.conv(nodes[0], nodes[1], dilation=far)
+    got = run([y, gd.grad(y, nodes[wrt], cotangent=nodes[2])], dict(zip(nodes, (a, w, g), strict=True)))
+    head, tail = a[0, 0, :n], a[0, 0, far:]
+    np.testing.assert_allclose(got[0][0, 0], w[0, 0, 0] * head + w[0, 0, 1] * tail, rtol=1e-12, atol=1e-12)
+    want = np.concatenate([w[0, 0, 0] * g[0, 0], np.zeros(far - n), w[0, 0, 1] * g[0, 0]]) if wrt == 0 else [
+        head @ g[0, 0], tail @ g[0, 0]]
+    np.testing.assert_allclose(got[1][0, 0], want, rtol=1e-11, atol=1e-11)
+
+
+def test_gradient_of_a_filter_over_more_positions_than_32_partial_sums_take():
+    n = 8192
+    s, w = gd.input("s"), gd.input("w", (1, 1, 3, 3))
+    y = gd.sum(gd.conv(gd.broadcast_to(s, (1, 1, n + 2, n + 2)), w))
+    assert (gd.function([s, w], gd.grad(y, w))(1.5, np.ones((1, 1, 3, 3))) == 1.5 * n * n).all()
+
+
 # -- pooling ---------------------------------------------------------------------------------------------------------
 
 def windows(x, window, *, stride=None, padding=0, dilation=1, ceil_mode=False):
@@ -457,6 +479,21 @@ def test_avg_pool(x, window, options):
     check(lambda p: gd.avg_pool(p, window, **options), plain_pool(a, window, lambda v, n: v.sum(0) / n, **options), a)
     check(lambda p: gd.avg_pool(p, window, count_include_pad=False, **options),
           plain_pool(a, window, lambda v, _: v.mean(0), **options), a)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3, 5, 6, 7, 100])
+@pytest.mark.parametrize("window, padding", [(1, 0), (3, 1), (5, 2)])
+def test_gradient_of_avg_pool_with_strides_beyond_the_window(stride, window, padding):
+    x = gd.input("x", (1, 1, 2, 6))
+    y = gd.avg_pool(x, (1, window), stride=(1, stride), padding=(0, padding))
+    g = gd.input("g", y.shape)
+    dx = gd.grad(y, x, cotangent=g)
+    feeds = {x: rand(1, 1, 2, 6), g: rand(*y.shape)}
+    want = np.zeros((1, 1, 2, 6))
+    for j in range(y.shape[3]):
+        lo = j * stride - padding
+        want[..., max(lo, 0):lo + window] += feeds[g][..., j:j + 1] / window
+    np.testing.assert_allclose(run(dx, feeds), want, rtol=1e-14, atol=1e-15)
 
 
 @pytest.mark.parametrize("dtype", ["int32", "uint8", "int64", "float32", "float16"])

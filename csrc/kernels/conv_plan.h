@@ -119,8 +119,13 @@ enum { CONV_PATCH_ROWS = 256, CONV_PATCH_NBYTES = 448 };
 /* The same for the weight gradient. CONV_W_POSITIONS: bytes of one filter's cotangents in a block. */
 enum { CONV_W_PLANES = 448 << 10, CONV_W_DEPTH = 2560, CONV_W_FILTERS = 128, CONV_W_POSITIONS = 2048 };
 enum { CONV_W_JOIN = 64 };                      /* rows of partial sums that are joined by one item */
-/* It is cut into at most CONV_W_SPLITS partial sums, of 4e6 terms or more, that take 64 MB or less. */
-enum { CONV_W_SPLITS = 32, CONV_W_TERMS = 4000000, CONV_W_NBYTES = 64 << 20 };
+/* It is cut into at most CONV_W_SPLITS partial sums, of 4e6 terms or more, that take 64 MB or less. Into more of them, and
+ * four times the memory, where one would keep a thread for longer than 2e9 terms, some 50 ms. */
+enum { CONV_W_SPLITS = 32, CONV_W_TERMS = 4000000, CONV_W_NBYTES = 64 << 20, CONV_W_LONG = 2000000000 };
+/* Terms of one item that no call may exceed. An array that is not a broadcast one would fill the memory first: these
+ * are 2^34 with vectors, some 0.3 s, and 2^30 for an element alone. */
+#define CONV_ITEM_TERMS 17179869184.0
+#define CONV_ELEMENT_TERMS 1073741824.0
 
 /* Elements of a plane: an odd number of cache lines, or planes a power of two apart would share a few sets of L1. */
 static int64_t conv_plane_elements(int64_t n, int64_t esize)
@@ -351,6 +356,7 @@ typedef struct conv_wplan {
     int64_t yn_s, yc_s, y_s[3], wy_s, wx_s, w_s[3];
     const char *y;
     int64_t c_blocks, fb, f_blocks, images, chunks, splits, tp, fp, positions;
+    double item_terms;                           /* of the longest item; 0: the plain version */
     int64_t mr;                                  /* taps of a tile */
     int dot;                                     /* few filters: lanes are positions, not filters */
     int direct;                                  /* and the taps 3 x 3, without stride: see conv_depth_t.inc */
@@ -396,7 +402,12 @@ static void conv_wplan_of(const conv_geom *q, int64_t esize, int64_t mr, int64_t
     double terms = (double)p->chunks * (double)(p->images * p->positions) * (double)p->tp * (double)p->fp;
     double nbytes = (double)(s->groups * p->c_blocks * p->f_blocks) * (double)(p->tp * p->fp * esize);
     double splits = GD_MIN(GD_MIN(terms / CONV_W_TERMS, CONV_W_NBYTES / nbytes), CONV_W_SPLITS);
-    p->splits = GD_MAX(GD_MIN((int64_t)splits, p->chunks), 1);
+    /* in terms: a position of a short row takes as long as 1024 of them, to be moved, and a byte of the planes as 16 */
+    const double chunk = (double)p->positions * GD_MAX((double)p->tp * (double)p->fp, 1024) + 16 * conv_plan_nbytes(s, esize);
+    const double duration = (double)p->chunks * (double)p->images * chunk;
+    splits = GD_MAX(splits, GD_MIN(duration / CONV_W_LONG, 4.0 * CONV_W_NBYTES / nbytes));
+    p->splits = GD_MAX((int64_t)GD_MIN(splits, (double)p->chunks), 1);
+    p->item_terms = duration / (double)p->splits;
 }
 
 #endif
