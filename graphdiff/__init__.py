@@ -47,6 +47,8 @@ from .ops.einsum import einsum
 from .ops.conv import avg_pool, conv, conv_transpose, max_pool
 from .ops.activations import (batch_norm, celu, clip, elu, gelu, group_norm, hard_tanh, layer_norm, leaky_relu, rms_norm, selu)
 from .ops.attention import attention
+from .ops.derived import (allclose, append, cross, cumulative_prod, cumulative_sum, degrees, heaviside, isclose, nan_to_num, radians, rot90,
+                          trapezoid, vecdot, vector_norm)
 from .ops.gradient import stop_gradient
 from .ops import methods as _methods
 from .ops import random
@@ -65,6 +67,7 @@ __version__ = "0.1.0"
 newaxis = None
 absolute, acos, acosh, asin, asinh, atan, atan2, atanh = abs, arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh
 true_divide, mod, pow, bitwise_not, float_power = divide, remainder, power, invert, power
+rad2deg, deg2rad = degrees, radians
 random = random
 diff = _methods.diff      # NumPy's function; the package of that name is reached by import only
 
@@ -100,16 +103,6 @@ def positive(x: Any) -> Node:
     """x itself."""
     from .graph.build import as_node
     return as_node(x)
-
-
-def degrees(x: Any) -> Node:
-    """Radians to degrees."""
-    return x * (180.0 / pi)
-
-
-def radians(x: Any) -> Node:
-    """Degrees to radians."""
-    return x * (pi / 180.0)
 
 
 # Loaded when first asked for: name -> (module, attribute; None is the module itself).

@@ -11,7 +11,8 @@ from ..graph.build import located
 from ..graph.node import Node
 
 _UFUNCS = {"absolute": "abs", "true_divide": "divide", "float_power": "power", "mod": "remainder", "conjugate": "positive",
-           "invert": "invert", "bitwise_not": "invert", "positive": "positive", "fabs": "abs", "degrees": "degrees", "radians": "radians"}
+           "invert": "invert", "bitwise_not": "invert", "positive": "positive", "fabs": "abs"}
+_OPTIONS = {"vecdot": ("axis",)}       # of ufuncs that have some of their own
 _REDUCE = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any",
            "logaddexp": "logsumexp"}
 _ACCUMULATE = {"add": "cumsum", "multiply": "cumprod"}
@@ -42,8 +43,9 @@ def _array_ufunc(self: Node, ufunc: Any, method: str, *inputs: Any, **kwargs: An
     if function is None:
         what = f"np.{name}" + ("" if method == "__call__" else f".{method}")
         raise located(NodeTypeError(f"{what} has no counterpart for nodes"), what, inputs)
-    if method == "__call__" and kwargs:
-        raise located(NodeTypeError(f"np.{name}: {', '.join(f'{k}=' for k in kwargs)} is not supported for nodes"), f"np.{name}", inputs)
+    unknown = [k for k in kwargs if k not in _OPTIONS.get(name, ())]
+    if method == "__call__" and unknown:
+        raise located(NodeTypeError(f"np.{name}: {', '.join(f'{k}=' for k in unknown)} is not supported for nodes"), f"np.{name}", inputs)
     return function(*inputs, **kwargs)
 
 
@@ -52,8 +54,9 @@ def _array_function(self: Node, func: Any, types: Any, args: Any, kwargs: Any) -
     if name in ("shape", "ndim") and len(args) == 1:
         return getattr(args[0], name)
     function = _lookup(name)
-    if getattr(func, "__module__", "") == "numpy.linalg" and name == "norm":
-        function = _lookup("norm")
+    if getattr(func, "__module__", "") == "numpy.linalg" and name in ("trace", "diagonal"):
+        # Of the last two axes there, of the first two in numpy itself.
+        kwargs = {"axis1": -2, "axis2": -1, **kwargs}
     if function is None:
         raise located(NodeTypeError(f"np.{name} has no counterpart for nodes"), f"np.{name}", ())
     return function(*args, **kwargs)
