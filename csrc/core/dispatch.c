@@ -100,8 +100,10 @@ static const int8_t map_costs[GD_MAP_COUNT] = {
 #include "../ops/unary.def"
 #define GD_BINARY_FLOAT(N, n, e) [GD_OP_##N] = 4,
 #define GD_BINARY_FAST(N, n, e, f) [GD_OP_##N] = 4,
+#define GD_BINARY_CHEAP(N, n, e) [GD_OP_##N] = 4,
 #define GD_BINARY_ANY(N, n, f, i, b) [GD_OP_##N] = 1,
 #define GD_BINARY_INT(N, n, i, b) [GD_OP_##N] = 1,
+#define GD_BINARY_DIVIDE(N, n, f, i, b) [GD_OP_##N] = 4,
 #define GD_BINARY_TEST(N, n, e) [GD_OP_##N] = 1,
 #define GD_TERNARY_ANY(N, n, e) [GD_OP_##N] = 1,
 #include "../ops/binary.def"
@@ -125,6 +127,8 @@ gdi_map_fn gdi_map_lookup(const gdi_table *t, int op, int dtype)
 
 gdi_map_fn gdi_pair_lookup(const gdi_table *t, int f, int g, int turned, int dtype)
 {
+    if (f == GD_OP_MAXIMUM && g == GD_OP_MINIMUM && !turned && dtype != GD_FLOAT16)
+        return t->clip[dtype][0];
     const int row = f == GD_OP_ADD ? 0 : f == GD_OP_SUBTRACT ? 1 : f == GD_OP_MULTIPLY ? 2 : f == GD_OP_ZMUL ? 3 : -1;
     const int column = g == GD_OP_ADD ? 0 : g == GD_OP_MULTIPLY ? 1 : g == GD_OP_SUBTRACT ? 2 + turned
                      : g == GD_OP_ZMUL ? 4 + turned : -1;

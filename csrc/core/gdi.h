@@ -43,6 +43,12 @@ typedef struct gdi_kernel {
 /* An elementwise loop over contiguous operands: out may be the same pointer as any operand, else no overlap. */
 typedef void (*gdi_map_fn)(int64_t n, const void *const *in, void *out);
 
+/* A block of two axes to move: out[i*os0 + j*os1] = in[i*is0 + j*is1], 0 <= i < n0, 0 <= j < n1, strides in elements. */
+typedef struct gdi_block {
+    int64_t n0, n1, os0, os1, is0, is1;
+} gdi_block;
+typedef void (*gdi_move_fn)(void *out, const void *in, const gdi_block *b);
+
 /* One operation on single elements: where its result and operands lie (where: the condition comes last), and which of
  * them is the result of the operation before. A loop runs n of them. */
 enum { GDI_LAST_X = 1, GDI_LAST_Y = 2 };
@@ -85,8 +91,11 @@ typedef struct gdi_table {
     const char *name;
     int (*supported)(void);
     gdi_map_fn map[GD_MAP_COUNT][GD_DTYPE_COUNT];        /* by op and operand dtype (where: dtype of the branches) */
+    gdi_map_fn single[GD_MAP_COUNT][GD_DTYPE_COUNT][2];  /* the same where operand 0, 1 is one element; NULL: there is none */
+    gdi_map_fn clip[GD_DTYPE_COUNT][2];                  /* minimum(maximum(x, y), z); [1]: where y and z are one element */
     gdi_map_fn cast[GD_DTYPE_COUNT][GD_DTYPE_COUNT];     /* from, to */
     const gdi_kernel *kernel[GD_KERNEL_COUNT];           /* by op - GD_MAP_COUNT */
+    gdi_move_fn move[9];                                 /* by bytes of an element: 1, 2, 4, 8 */
     gdi_scalar_fn scalar[2];                             /* float32, float64 */
     gdi_fold fold[2];                                    /* float32, float64 */
     gdi_chain_fn chain[2];                               /* float32, float64 */

@@ -111,6 +111,16 @@ INLINE void move_run(int size, char *to, int64_t to_stride, const char *from, in
     }
 }
 
+/* Runs shorter than this are moved here: more are worth a call of the ISA's own, which shuffles small strides. */
+enum { SHORT_RUN = 24 };
+INLINE void move_any(int size, const gdi_plan_operand *o, char *to, int64_t to_stride, const char *from, int64_t from_stride, int64_t n)
+{
+    if (n < SHORT_RUN)
+        move_run(size, to, to_stride, from, from_stride, n);
+    else
+        o->move(to, from, &(gdi_block){1, n, 0, to_stride / size, 0, from_stride / size});
+}
+
 /* n elements from `place`, which has the coordinates b->at, to the buffer or back, run after run. */
 INLINE void walk(int size, int out, const gdi_plan *p, const gdi_plan_operand *o, char *place, char *buffer,
                  const block *b, int64_t left)
@@ -124,9 +134,9 @@ INLINE void walk(int size, int out, const gdi_plan *p, const gdi_plan_operand *o
     for (;;) {
         n = least(n, left);
         if (out)
-            move_run(size, place, stride, buffer, size, n);
+            move_any(size, o, place, stride, buffer, size, n);
         else
-            move_run(size, buffer, size, place, stride, n);
+            move_any(size, o, buffer, size, place, stride, n);
         left -= n;
         if (left == 0)
             return;
@@ -140,25 +150,6 @@ INLINE void walk(int size, int out, const gdi_plan *p, const gdi_plan_operand *o
         row += o->stride[d];
         place = row;
         n = p->inner;
-    }
-}
-
-/* The rows of a tile: `place` moves down its columns, where a turned operand is contiguous. Each column is a cache
- * line or two of its own, mostly in a page of its own, which no hardware prefetches: without AHEAD this is 3 times
- * slower. 8 and 16 columns are too near for memory; all 128 push each other out of L1 where strides are powers of 2. */
-enum { AHEAD = 32 };
-INLINE void walk_tile(int size, const gdi_plan *p, const gdi_plan_operand *o, const char *place, char *buffer,
-                      const block *b)
-{
-    const int64_t across = o->stride[p->ndim - 1], down = o->stride[p->ndim - 2];
-    for (int64_t j = 0; j < b->count; j++) {
-        const char *column = place + j * across;
-        if (j + AHEAD < b->count) {
-            __builtin_prefetch(column + AHEAD * across);
-            if (size == 8)
-                __builtin_prefetch(column + AHEAD * across + (b->rows - 1) * down);
-        }
-        move_run(size, buffer + j * size, GDI_TILE_COLUMNS * size, column, down, b->rows);
     }
 }
 
@@ -178,9 +169,21 @@ static void scatter(const gdi_plan *p, const gdi_plan_operand *o, char *place, c
     BY_SIZE(o->size, walk(S, 1, p, o, place, buffer, b, b->count))
 }
 
+/* The rows of a tile, some columns at a time: in memory each column is a cache line or two of its own, mostly in a page of
+ * its own, which no hardware prefetches: without AHEAD this is 3 times slower. 8 and 16 columns are too near for memory; all
+ * 128 push each other out of L1 where strides are powers of 2. */
+enum { AHEAD = 32 };
 static void gather_tile(const gdi_plan *p, const gdi_plan_operand *o, const char *place, char *buffer, const block *b)
 {
-    BY_SIZE(o->size, walk_tile(S, p, o, place, buffer, b))
+    const int64_t across = o->stride[p->ndim - 1], down = o->stride[p->ndim - 2], size = o->size;
+    for (int64_t j = 0; j < b->count; j += AHEAD) {
+        const int64_t n = least(AHEAD, b->count - j);
+        for (int64_t k = j + AHEAD; k < least(j + 2 * AHEAD, b->count); k++) {
+            __builtin_prefetch(place + k * across);
+            __builtin_prefetch(place + k * across + (b->rows - 1) * down);
+        }
+        o->move(buffer + j * size, place + j * across, &(gdi_block){b->rows, n, GDI_TILE_COLUMNS, 1, down / size, across / size});
+    }
 }
 
 static void fill(const gdi_plan_operand *o, const char *value, char *buffer, int64_t n)
@@ -236,6 +239,8 @@ static const void *load(const gdi_plan *p, const gdi_plan_operand *o, feed *f, c
     case GDI_DIRECT:
         values = at;
         break;
+    case GDI_SINGLE:
+        return at;
     case GDI_FILL:
         fresh = f->held != at;
         n = least(p->block, p->inner);       /* whole, for the blocks that find it */
@@ -248,9 +253,11 @@ static const void *load(const gdi_plan *p, const gdi_plan_operand *o, feed *f, c
             repeat(p, o, at, f->raw, b);
         break;
     default:
-        if (p->height == 1)
+        if (o->feed == GDI_GATHER || p->height == 1) {
             gather(p, o, at, f->raw, b, n);
-        else if (row == 0)
+            break;
+        }
+        if (row == 0)
             gather_tile(p, o, at, f->raw, b);
         values = f->raw + row * GDI_TILE_COLUMNS * o->size;
     }

@@ -17,14 +17,18 @@
 #undef GD_UNARY_FTEST
 #define GD_BINARY_FLOAT(N, n, e) GD_MAP(N, n, 2, 0)
 #define GD_BINARY_FAST(N, n, e, f) GD_MAP(N, n, 2, 0)
+#define GD_BINARY_CHEAP(N, n, e) GD_MAP(N, n, 2, 0)
 #define GD_BINARY_ANY(N, n, f, i, b) GD_MAP(N, n, 2, 0)
 #define GD_BINARY_INT(N, n, i, b) GD_MAP(N, n, 2, 0)
+#define GD_BINARY_DIVIDE(N, n, f, i, b) GD_MAP(N, n, 2, 0)
 #define GD_BINARY_TEST(N, n, e) GD_MAP(N, n, 2, 1)
 #define GD_TERNARY_ANY(N, n, e) GD_MAP(N, n, 3, 0)
 #include "../ops/binary.def"
 #undef GD_BINARY_FLOAT
 #undef GD_BINARY_FAST
+#undef GD_BINARY_CHEAP
 #undef GD_BINARY_ANY
 #undef GD_BINARY_INT
+#undef GD_BINARY_DIVIDE
 #undef GD_BINARY_TEST
 #undef GD_TERNARY_ANY

@@ -8,7 +8,7 @@
 /* Rows shorter than this are gathered into blocks that span rows: a call of a kernel must be worth it. */
 enum { LONG_ROW = 128 };
 /* Blocks without buffers may be longer: 32 KiB of float32. */
-enum { DIRECT_BLOCK = 8192 };
+enum { DIRECT_BLOCK = 8192, SINGLE_BLOCK = 32768 };
 /* From so many bytes of operands on, results do not stay in a cache for whoever reads them next. */
 enum { STREAM_NBYTES = 32 << 20 };
 /* GDI_SMALL's limit: 20 us of the dearest op at its estimated cost. */
@@ -158,16 +158,44 @@ static void feed_flat(gdi_plan *p, const layout *l)
 {
     for (int k = 0; k < l->n; k++) {
         const int64_t length = period(l, k);
-        p->operand[k].feed = is_flat(l, k) ? GDI_DIRECT : length <= GDI_BLOCK ? GDI_ONCE : GDI_GATHER;
-        p->operand[k].period = length <= GDI_BLOCK ? (int32_t)length : 0;
+        p->operand[k].feed = is_flat(l, k) ? GDI_DIRECT : length <= p->unit ? GDI_ONCE : GDI_GATHER;
+        p->operand[k].period = length <= p->unit ? (int32_t)length : 0;
     }
+}
+
+/* Do neighbours along the last axis lie further apart than those along the one before? */
+static int is_turned(const layout *l, int k)
+{
+    const int d = l->ndim - 1;
+    const int64_t inner = l->stride[k][d], outer = d > 0 ? l->stride[k][d - 1] : 0;
+    return outer != 0 && (outer < 0 ? -outer : outer) < (inner < 0 ? -inner : inner);
 }
 
 static void feed_rows(gdi_plan *p, const layout *l)
 {
     for (int k = 0; k < l->n; k++) {
         const int64_t inner = l->stride[k][l->ndim - 1];
-        p->operand[k].feed = inner == l->size[k] ? GDI_DIRECT : inner == 0 ? GDI_FILL : GDI_GATHER;
+        p->operand[k].feed = inner == l->size[k] ? GDI_DIRECT : inner == 0 ? GDI_FILL : k >= p->n_out && is_turned(l, k) ? GDI_TURN : GDI_GATHER;
+    }
+}
+
+/* The first of the loops that finds one value where it wants one is used. */
+static void feed_singles(gdi_plan *p, const gdi_single *single)
+{
+    for (int i = 0; i < 2 && single[i].fn; i++) {
+        int fit = 1;
+        for (int k = 0; k < p->n_out + p->n_in; k++) {
+            const gdi_plan_operand *o = p->operand + k;
+            if (single[i].operands >> k & 1)
+                fit &= !o->cast && (o->feed == GDI_FILL || (o->feed == GDI_ONCE && o->period == 1));
+        }
+        if (!fit)
+            continue;
+        p->micro[0].fn = single[i].fn;
+        for (int k = 0; k < p->n_out + p->n_in; k++)
+            if (single[i].operands >> k & 1)
+                p->operand[k].feed = GDI_SINGLE;
+        return;
     }
 }
 
@@ -181,7 +209,7 @@ static int any_fed(const gdi_plan *p, int first, int feed)
 
 static int has_buffer(const gdi_plan_operand *o)
 {
-    return (o->feed != GDI_DIRECT && o->feed != GDI_SUM) || o->cast || o->stream;
+    return (o->feed != GDI_DIRECT && o->feed != GDI_SUM && o->feed != GDI_SINGLE) || o->cast || o->stream;
 }
 
 static int any_buffer(const gdi_plan *p)
@@ -207,26 +235,41 @@ static int64_t flat_block(const gdi_plan *p)
     for (int k = 0; k < p->n_out + p->n_in; k++)
         if (p->operand[k].feed == GDI_ONCE && p->operand[k].period > longest)
             longest = p->operand[k].period;
-    return GDI_BLOCK / longest * longest;
+    return p->unit / longest * longest;
 }
 
 static int64_t parts(int64_t n, int64_t of) { return n / of + (n % of != 0); }
 
-static void choose_blocks(gdi_plan *p, const layout *l)
+/* Elements of a block: a cheap operation costs less than the steps around a short one, but all that is read and written should
+ * stay in L1, so the more registers, the shorter. */
+static void choose_unit(gdi_plan *p, const layout *l, int64_t element_nbytes)
+{
+    const int64_t nbytes = p->n_micro == 1 ? 8192 : p->n_register <= 2 ? 4096 : 2048;
+    int64_t widest = element_nbytes;
+    for (int k = 0; k < l->n; k++) {
+        const int64_t size = p->operand[k].cast ? 4 : l->size[k];
+        widest = size > widest ? size : widest;
+    }
+    p->unit = p->n_sink > 0 || nbytes / widest < GDI_BLOCK ? GDI_BLOCK : nbytes / widest;
+}
+
+static void choose_blocks(gdi_plan *p, const layout *l, const gdi_single *single)
 {
     p->height = 1;
     feed_flat(p, l);
+    feed_singles(p, single);
     if (p->inner < LONG_ROW || !any_fed(p, 0, GDI_GATHER)) {
-        p->block = flat_block(p);
+        p->block = any_fed(p, p->n_out, GDI_SINGLE) && !any_buffer(p) ? SINGLE_BLOCK : flat_block(p);
         p->items = parts(p->n, p->block);
         return;
     }
     p->by_row = 1;
     feed_rows(p, l);
+    feed_singles(p, single);
     const int64_t rows = l->ndim > 1 ? l->shape[l->ndim - 2] : 1;
-    const int tiled = rows > 1 && any_fed(p, p->n_out, GDI_GATHER);
+    const int tiled = rows > 1 && any_fed(p, p->n_out, GDI_TURN);
     p->height = tiled ? GDI_TILE_ROWS : 1;
-    p->block = tiled ? GDI_TILE_COLUMNS : any_buffer(p) || p->n_micro > 1 ? GDI_BLOCK : DIRECT_BLOCK;
+    p->block = tiled ? GDI_TILE_COLUMNS : any_buffer(p) || p->n_micro > 1 ? p->unit : DIRECT_BLOCK;
     p->pieces = parts(p->inner, p->block);
     p->items = p->n / p->inner / rows * parts(rows, p->height) * p->pieces;
 }
@@ -247,7 +290,7 @@ static void choose_sums(gdi_plan *p, const layout *l)
 static void choose_grain(gdi_plan *p, int64_t cost)
 {
     for (int k = 0; k < p->n_out + p->n_in; k++)
-        cost += p->operand[k].feed == GDI_GATHER ? 4 : p->operand[k].cast ? 1 : 0;
+        cost += p->operand[k].feed == GDI_GATHER || p->operand[k].feed == GDI_TURN ? 4 : p->operand[k].cast ? 1 : 0;
     int64_t length = p->by_row && p->inner < p->stretch ? p->inner : p->stretch;
     p->grain = GRAIN_QUARTER_NS / (p->height * ((cost + p->n_sink) * length + 4 * CALL_NS * (p->n_micro + 1)));
     if (p->grain < 1)
@@ -307,7 +350,7 @@ static void place_buffers(gd_program *program, gdi_plan *p, int64_t element_nbyt
     for (int k = 0; k < p->n_out + p->n_in; k++)
         p->operand[k].buffer = (int8_t)(has_buffer(p->operand + k) ? buffers++ : -1);
     p->buffers_nbytes = buffers * (int64_t)GDI_MAP_BUFFER_NBYTES;
-    p->register_nbytes = GDI_BLOCK * element_nbytes + GDI_ALIGN;
+    p->register_nbytes = p->unit * element_nbytes + GDI_ALIGN;
     const int64_t nbytes = p->buffers_nbytes + p->n_register * p->register_nbytes;
     if (program->local_nbytes < nbytes)
         program->local_nbytes = nbytes;
@@ -318,20 +361,23 @@ static void place_operands(gdi_plan *p, const layout *l, const gd_view *const *v
     for (int k = 0; k < l->n; k++) {
         p->operand[k].place = (gdi_place){l->offset[k], view[k]->base};
         p->operand[k].size = (int16_t)l->size[k];
+        p->operand[k].move = t->move[l->size[k]];
         if (view[k]->dtype == GD_FLOAT16)
             p->operand[k].cast = k < p->n_out ? t->cast[GD_FLOAT32][GD_FLOAT16] : t->cast[GD_FLOAT16][GD_FLOAT32];
     }
 }
 
-static void finish_plan(gd_program *program, gdi_plan *p, const layout *l, int64_t element_nbytes, int64_t cost, gdi_step *out)
+static void finish_plan(gd_program *program, gdi_plan *p, const layout *l, int64_t element_nbytes, int64_t cost,
+                        const gdi_single *single, gdi_step *out)
 {
     out->kind = GDI_BLOCKS;
     out->u.plan = p;
+    choose_unit(p, l, element_nbytes);
     choose_streams(p, l);
     if (p->n_sink > 0) {
         choose_sums(p, l);
     } else {
-        choose_blocks(p, l);
+        choose_blocks(p, l, single);
         p->stretch = p->block;
     }
     choose_grain(p, cost);
@@ -339,15 +385,20 @@ static void finish_plan(gd_program *program, gdi_plan *p, const layout *l, int64
     program->parallel |= p->items > p->grain;
 }
 
-static int make_plan(gd_program *program, layout *l, const gd_view *const *view, int64_t n, int64_t cost, gdi_map_fn fn,
+static int make_plan(gd_program *program, layout *l, const gd_view *const *view, int64_t n, int64_t cost, int op, int dtype,
                      const gdi_table *t, gdi_step *out)
 {
     gdi_plan *p = new_plan(program, l, n, 1, 1, 0);
     if (!p)
         return GD_NO_MEMORY;
-    p->micro[0] = (gdi_micro){.fn = fn, .from = {1, p->n_in > 1 ? 2 : 1, p->n_in > 2 ? 3 : 1}};
+    p->micro[0] = (gdi_micro){.fn = gdi_map_lookup(t, op, dtype), .from = {1, p->n_in > 1 ? 2 : 1, p->n_in > 2 ? 3 : 1}};
     place_operands(p, l, view, t);
-    finish_plan(program, p, l, 0, cost, out);
+    gdi_single single[2] = {{NULL, 0}, {NULL, 0}};
+    if (p->n_in == 2) {
+        single[0] = (gdi_single){t->single[op][dtype][1], 1 << 2};
+        single[t->single[op][dtype][1] != NULL] = (gdi_single){t->single[op][dtype][0], 1 << 1};
+    }
+    finish_plan(program, p, l, 0, cost, single, out);
     return GD_OK;
 }
 
@@ -374,11 +425,10 @@ int gdi_map_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t,
     sort_axes(&l, s, view);
     merge_axes(&l);
     const int dtype = view[in->n_in]->dtype;
-    const gdi_map_fn fn = gdi_map_lookup(t, in->op, dtype);
     const int64_t cost = cost_of(in->op, l.size[in->n_in]);
     if (!fits_flat(&l, view, n))
-        return make_plan(p, &l, view, n, cost, fn, t, out);
-    make_flat(&l, view, n, cost, fn, out);
+        return make_plan(p, &l, view, n, cost, in->op, dtype, t, out);
+    make_flat(&l, view, n, cost, gdi_map_lookup(t, in->op, dtype), out);
     p->parallel |= n * cost > GRAIN_QUARTER_NS;
     return GD_OK;
 }
@@ -508,7 +558,12 @@ int gdi_fused_prepare(gd_program *program, const gd_program_spec *s, const gdi_t
         return GD_NO_MEMORY;
     place_operands(p, &l, view, t);
     const int64_t cost = read_lines(p, t, view, line, lines, &element_nbytes);
-    finish_plan(program, p, &l, element_nbytes, cost, out);
+    gdi_single single[2] = {{NULL, 0}, {NULL, 0}};
+    const gdi_micro *m = p->micro;
+    for (int d = 0; d < GD_DTYPE_COUNT; d++)
+        if (p->n_micro == 1 && m->fn && m->fn == t->clip[d][0] && m->from[0] != m->from[1] && m->from[0] != m->from[2])
+            single[0] = (gdi_single){t->clip[d][1], 1u << m->from[1] | 1u << m->from[2]};
+    finish_plan(program, p, &l, element_nbytes, cost, single, out);
     const int64_t scratch = sums > 0 && p->pieces > 1 ? sums * p->items * (int64_t)sizeof(double) : 0;
     if (program->scratch_nbytes < scratch)
         program->scratch_nbytes = scratch;

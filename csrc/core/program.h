@@ -100,13 +100,16 @@ enum gdi_feed {
     GDI_DIRECT,              /* the block is contiguous in memory */
     GDI_FILL,                /* one value for a whole row */
     GDI_ONCE,                /* every block holds the same values */
-    GDI_GATHER,              /* element by element */
+    GDI_GATHER,              /* brought together */
+    GDI_TURN,                /* the same, many rows at once: they lie side by side */
+    GDI_SINGLE,              /* one value for a row or for all, which the kernel takes as one */
     GDI_SUM                  /* an output that is a sum along the rows */
 };
 
 typedef struct gdi_plan_operand {
     gdi_place place;
     const int64_t *stride;   /* bytes, per axis of the plan */
+    gdi_move_fn move;        /* of elements of this size */
     gdi_map_fn cast;         /* float16: to float32 (inputs) or from it (output) */
     int16_t size;            /* of an element, bytes */
     int8_t feed;
@@ -136,15 +139,22 @@ typedef struct gdi_plan {
     int32_t n_micro, n_register, n_sink;
     int64_t buffers_nbytes;  /* of private memory before the registers */
     int64_t register_nbytes; /* from one register to the next */
+    int64_t unit;            /* elements that buffers and registers hold */
     gdi_micro *micro;
     gdi_sink *sink;
     gdi_plan_operand *operand;               /* out.., in.. */
     int32_t by_row;          /* blocks are pieces of rows */
-    int32_t height;          /* rows of an item: GDI_TILE_ROWS if an input is gathered by rows, else 1 */
+    int32_t height;          /* rows of an item: GDI_TILE_ROWS if an input is turned, else 1 */
     int64_t n, inner, pieces, block, items, grain;
     int64_t stretch;         /* elements of a row that are one item: a block, or of a sum GDI_FOLD_BLOCK of them */
     const int64_t *shape;
 } gdi_plan;
+
+/* The loop of a plan's only operation for the case that these operands (bits by number) are one value each. */
+typedef struct gdi_single {
+    gdi_map_fn fn;
+    uint32_t operands;
+} gdi_single;
 
 typedef struct gdi_phase {
     int64_t items, grain;
@@ -210,7 +220,7 @@ int64_t gdi_scalar_count(const gd_program_spec *s);
 int gdi_scalar_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out);
 void gdi_scalars_finish(gd_program *p);
 /* map.c: items [lo, hi) of a plan; local: its buffers (the elements as they are, and float16 as float32), its registers */
-enum { GDI_MAP_RAW_NBYTES = GDI_TILE_ROWS * GDI_TILE_COLUMNS * 8, GDI_MAP_WIDE_NBYTES = GDI_BLOCK * 4 };
+enum { GDI_MAP_RAW_NBYTES = GDI_TILE_ROWS * GDI_TILE_COLUMNS * 8, GDI_MAP_WIDE_NBYTES = GDI_BLOCK * 16 };
 enum { GDI_MAP_BUFFER_NBYTES = GDI_MAP_RAW_NBYTES + GDI_MAP_WIDE_NBYTES };
 void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, char *local, char *scratch);
 /* after all items: sums of rows that took several; scratch has the sums of the items */

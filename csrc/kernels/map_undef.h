@@ -7,12 +7,16 @@
 #undef GD_UNARY_FTEST
 #undef GD_BINARY_FLOAT
 #undef GD_BINARY_FAST
+#undef GD_BINARY_CHEAP
 #undef GD_BINARY_ANY
 #undef GD_BINARY_INT
+#undef GD_BINARY_DIVIDE
 #undef GD_BINARY_TEST
 #undef GD_TERNARY_ANY
 #undef GD_MAP1
 #undef GD_MAP2
+#undef GD_MAP2_SINGLE
+#undef GD_SINGLE
 #undef GD_MAP3
 #undef GD_NONE
 #undef M
