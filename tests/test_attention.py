@@ -56,6 +56,31 @@ def test_blocks(m, n, d, e, causal):
     agree(draw((5, m, d), (5, n, d), (5, n, e)), None, causal)          # several batch elements: the other way backward
 
 
+# Heads cut from rows: results are rows again without a copy. Few batch elements and many are different ways backward.
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("batch, heads", [((), 3), ((2,), 1), ((2, 3), 5), ((1,), 2), ((0,), 2)])
+@pytest.mark.parametrize("m, n, d, e", [(70, 270, 9, 20), (5, 3, 2, 17)])
+def test_heads_cut_from_rows(batch, heads, m, n, d, e, causal):
+    given = draw((*batch, m, heads * d), (*batch, n, heads * d), (*batch, n, heads * e), "float32")
+    rows = [gd.input(name, a.shape, a.dtype) for name, a in zip("qkv", given, strict=True)]
+    feeds = dict(zip(rows, given, strict=True))
+
+    def of_rows(as_they_lie):
+        heads_of = [x.reshape((*x.shape[:-1], heads, x.shape[-1] // heads)).swapaxes(-2, -3) for x in rows]
+        q, k, v = heads_of if as_they_lie else [x + 0.0 for x in heads_of]         # a sum's result lies head by head
+        y = gd.attention(q, k, v, causal=causal).swapaxes(-2, -3).reshape((*batch, m, heads * e))
+        weights = np.cos(np.arange(y.size)).reshape(y.shape).astype("float32")
+        return [y, *gd.grad(gd.sum(y * weights), rows)]
+    if not causal:
+        instrs = gd.function(rows, of_rows(True), threads=1).program.instrs
+        assert all(op != "copy" or ins[0].contiguous for op, _, ins, *_ in instrs)      # into the caller's arrays only
+    wanted = run(of_rows(False), feeds, threads=1)
+    for threads in (1, 2):
+        for a, b in zip(run(of_rows(True), feeds, threads=threads), wanted, strict=True):
+            np.testing.assert_array_equal(a, b)
+            checked(a.size or 1)
+
+
 @pytest.mark.parametrize("shape", [(65, 300), (1, 300), (65, 1), (300,)])
 @pytest.mark.parametrize("batch", [(), (2, 3)])
 def test_masks(shape, batch):

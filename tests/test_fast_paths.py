@@ -28,7 +28,8 @@ def same_bits_by_threads(outputs, feeds):
 TOLERANCE = {"float32": 2e-5, "float64": 2e-14}
 
 # Many rows share a packed b; b beyond 64 MB is not asked for. 1100 columns are two blocks, 5000 are several.
-PRODUCTS = [(300, 700, 600), (513, 31, 2000), (257, 1100, 530), (1030, 515, 90), (130, 5000, 64), (8, 300, 8300), (700, 9, 600), (520, 104, 330),
+PRODUCTS = [(300, 700, 600), (513, 31, 2000), (257, 1100, 530), (1030, 515, 90), (130, 5000, 64), (8, 300, 8300), (700, 9, 600),
+            (520, 104, 330), (300, 77, 1), (40, 3000, 1), (5, 100, 1),
             # one tile of 10 or 12 rows, and the rows around them; powers of two apart or not; with and without a tail
             *itertools.product((9, 10, 11, 12, 13, 18, 20), (64, 70), (40, 512)), (64, 10, 512), (100, 5, 700), (90, 9, 333)]
 

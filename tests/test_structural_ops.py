@@ -177,6 +177,8 @@ case("group_norm", lambda x, g, b: gd.group_norm(x, 2, g, b), (2, 4, 3), (4,), (
 case("attention", gd.attention, (2, 3, 4), (2, 5, 4), (2, 5, 3))
 case("attention-causal", lambda q, k, v: gd.attention(q, k, v, causal=True), (3, 4), (3, 4), (3, 2))
 case("attention-mask", lambda q, k, v: gd.attention(q, k, v, np.array([[True, False, True], [False, False, False]])), (2, 4), (3, 4), (3, 2))
+case("attention-heads", lambda q, k, v: gd.attention(*[x.swapaxes(1, 2) for x in (q, k, v)], causal=True).swapaxes(1, 2), (1, 3, 2, 4), (1, 4, 2, 4),
+     (1, 4, 2, 3))
 case("rnn", lambda *xs: sequence.rnn(*xs), (2, 4, 3), (2, 2), (3, 2), (2, 2), (2,))
 case("gru", lambda *xs: sequence.gru(*xs), (2, 3, 2), (2, 2), (2, 6), (2, 6), (6,), (6,))
 case("lstm", lambda *xs: gd.concatenate(sequence.lstm(*xs), -1), (2, 3, 2), (2, 2), (2, 2), (2, 8), (2, 8), (8,))

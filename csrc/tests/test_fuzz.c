@@ -231,7 +231,7 @@ static void draw_attrs(draw *d, int reduced)
     } else if (is_spatial(op)) {
         some(d, 6, 1, 3), some(d, 6, -1, 2), some(d, 1, 0, 1);
     } else if (is_recurrent(op) || is_attention(op)) {
-        some(d, op == GD_OP_RNN || op == GD_OP_RNN_GRAD ? 2 : 1, 0, 1);
+        some(d, op == GD_OP_RNN || op == GD_OP_RNN_GRAD || is_attention(op) ? 2 : 1, 0, 1);
     }
 }
 

@@ -30,11 +30,29 @@ from .unary import sqrt
 # -- the op and its gradient -----------------------------------------------------------------------------------------
 # attention(q [.., m, d], k [.., n, d], v [.., n, e], mask [.., m, n] or nothing), all with the same leading sizes
 # attention_grad(q, k, v, g [.., m, e], y, mask or nothing), y what attention gave
+# inside: matrices in results lie as [.., m, heads, e], the last leading axis inside of the rows. Where heads were cut from
+# rows, their results are put together to rows again, and that is then a view.
 
 
-def _shapes(q: Any, v: Any) -> Any:
-    """The result and the logsumexp."""
-    return (*q.shape[:-1], v.shape[-1]), q.shape[:-1]
+def _stored(shape: Any, inside: bool) -> Any:
+    """The shape of a matrix as it lies in a result."""
+    return (*shape[:-3], shape[-2], shape[-3], shape[-1]) if inside else shape
+
+
+def _turned(x: Any, inside: bool) -> Any:
+    """A matrix as it lies in a result, or back; of nodes and of arrays."""
+    return x.swapaxes(-2, -3) if inside else x
+
+
+def _is_from_rows(x: Node) -> bool:
+    """Heads [.., heads, m, d] that are a turned [.., m, heads, d]."""
+    n = x.ndim
+    return x.op == "transpose" and tuple(x._attrs[0]) == (*range(n - 3), n - 2, n - 3, n - 1)
+
+
+def _shapes(q: Any, v: Any, inside: bool = False) -> Any:
+    """The result, as it lies there, and the logsumexp."""
+    return _stored((*q.shape[:-1], v.shape[-1]), inside), q.shape[:-1]
 
 
 def _infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
@@ -56,7 +74,7 @@ def _reference_scores(q: Any, k: Any, mask: Any, causal: bool) -> Any:
     return np.where(look, s, s.dtype.type(-np.inf))
 
 
-def _reference(q: Any, k: Any, v: Any, mask: Any = None, *, causal: bool) -> Any:
+def _reference(q: Any, k: Any, v: Any, mask: Any = None, *, causal: bool, inside: bool) -> Any:
     s = _reference_scores(q, k, mask, causal)
     with np.errstate(divide="ignore", invalid="ignore"):
         top = np.max(np.real(s), axis=-1, keepdims=True, initial=-np.inf)
@@ -65,10 +83,10 @@ def _reference(q: Any, k: Any, v: Any, mask: Any = None, *, causal: bool) -> Any
         total = np.sum(w, axis=-1, keepdims=True)
         y = np.where(dead, 0, w @ v / np.where(dead, 1, total))
         lse = np.where(dead, np.inf, top + np.log(np.where(dead, 1, total)))
-    return np.concatenate([y.ravel(), lse.ravel()]).astype(np.result_type(q, k, v), copy=False)
+    return np.concatenate([_turned(y, inside).ravel(), lse.ravel()]).astype(np.result_type(q, k, v), copy=False)
 
 
-def _grad_reference(q: Any, k: Any, v: Any, g: Any, y: Any, mask: Any = None, *, causal: bool) -> Any:
+def _grad_reference(q: Any, k: Any, v: Any, g: Any, y: Any, mask: Any = None, *, causal: bool, inside: bool) -> Any:
     """y is not read: as a function, it is one of the other operands."""
     s = _reference_scores(q, k, mask, causal)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -78,7 +96,7 @@ def _grad_reference(q: Any, k: Any, v: Any, g: Any, y: Any, mask: Any = None, *,
         t = np.where(w == 0, 0, w * (g @ np.swapaxes(v, -1, -2)))
     t = (t - w * np.sum(t, -1, keepdims=True)) * np.asarray(1 / math.sqrt(max(q.shape[-1], 1)), q.dtype.type(0).real.dtype)
     dq, dk, dv = t @ k, np.swapaxes(t, -1, -2) @ q, np.swapaxes(w, -1, -2) @ g
-    return np.concatenate([dq.ravel(), dk.ravel(), dv.ravel()]).astype(np.result_type(q, k, v, g), copy=False)
+    return np.concatenate([_turned(x, inside).ravel() for x in (dq, dk, dv)]).astype(np.result_type(q, k, v, g), copy=False)
 
 
 def _scale(q: Node) -> Any:
@@ -101,7 +119,7 @@ def _scores(q: Node, k: Node, mask: Node | None, causal: bool) -> Node:
 def _expand(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Node:
     q, k, v, *mask = inputs
     s = _scores(q, k, mask[0] if mask else None, attrs[0])
-    return flat([matmul(softmax(s, axis=-1), v), logsumexp(s, -1)])
+    return flat([_turned(matmul(softmax(s, axis=-1), v), attrs[1]), logsumexp(s, -1)])
 
 
 def _grad_expand(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Node:
@@ -109,24 +127,25 @@ def _grad_expand(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Node:
     w = softmax(_scores(q, k, mask[0] if mask else None, attrs[0]), axis=-1)
     t = zmul(w, matmul(g, matrix_transpose(v)))
     t = (t - w * sum_axes(t, (t.ndim - 1,), True)) * _scale(q)
-    return flat([matmul(t, k), matmul(matrix_transpose(t), q), matmul(matrix_transpose(w), g)])
+    return flat([_turned(x, attrs[1]) for x in (matmul(t, k), matmul(matrix_transpose(t), q), matmul(matrix_transpose(w), g))])
 
 
 def _vjp(g: Node, node: Node, needs: Any) -> Any:
     q, k, v, *mask = node.inputs
-    shapes = _shapes(q, v)
+    inside = node._attrs[1]
+    shapes = _shapes(q, v, inside)
     sent, kept = cotangents(g, shapes)
     if kept is not None:
         return NotImplemented
-    g = or_zeros(sent, shapes[0], node.dtype)
-    grads = parts(make(ATTENTION_GRAD, (q, k, v, g, node, *mask), node._attrs), [q.shape, k.shape, v.shape])
-    return (*[x if need else None for x, need in zip(grads, needs[:3], strict=True)], *[None] * len(mask))
+    g = _turned(or_zeros(sent, shapes[0], node.dtype), inside)
+    grads = parts(make(ATTENTION_GRAD, (q, k, v, g, node, *mask), node._attrs), [_stored(x.shape, inside) for x in (q, k, v)])
+    return (*[_turned(x, inside) if need else None for x, need in zip(grads, needs[:3], strict=True)], *[None] * len(mask))
 
 
 def _lower(kernel: str) -> Any:
     def rule(ctx: Any, node: Node) -> Any:
         out = ctx.new(node.shape, node.dtype)
-        ctx.emit(kernel, out, [ctx.view(x) for x in node.inputs], [int(node._attrs[0])])
+        ctx.emit(kernel, out, [ctx.view(x) for x in node.inputs], [int(a) for a in node._attrs])
         return out
     return rule
 
@@ -138,10 +157,10 @@ def _cost(products: int) -> Any:
     return cost
 
 
-ATTENTION = register(OpDef("attention", "softmax(x y^T / sqrt(d)) z", _infer, _reference, attr_names=("causal",), vjp=_vjp, expand=_expand,
+ATTENTION = register(OpDef("attention", "softmax(x y^T / sqrt(d)) z", _infer, _reference, attr_names=("causal", "inside"), vjp=_vjp, expand=_expand,
                            lower=_lower("attention"), cost=_cost(2), source="Vaswani et al. 2017; in blocks: Dao et al. 2022"))
 ATTENTION_GRAD = register(OpDef("attention_grad", "the cotangents of attention's queries x, keys y and values z", _grad_infer, _grad_reference,
-                                attr_names=("causal",), expand=_grad_expand, lower=_lower("attention_grad"), cost=_cost(5)))
+                                attr_names=("causal", "inside"), expand=_grad_expand, lower=_lower("attention_grad"), cost=_cost(5)))
 
 
 # -- public ----------------------------------------------------------------------------------------------------------
@@ -181,7 +200,9 @@ def attention(q: Any, k: Any, v: Any, mask: Any = None, *, causal: bool = False)
     inputs = [expand_to(x, (*batch, *x.shape[-2:])) for x in (q, k, v)]
     if mask is not None:
         inputs.append(expand_to(mask, (*batch, m, n)))
-    return cast(parts(make(ATTENTION, tuple(inputs), (bool(causal),)), _shapes(inputs[0], inputs[2]))[0], dtype)
+    inside = _is_from_rows(inputs[0])
+    y = make(ATTENTION, tuple(inputs), (bool(causal), inside))
+    return cast(_turned(parts(y, _shapes(inputs[0], inputs[2], inside))[0], inside), dtype)
 
 
 def _mask(mask: Any, m: Any, n: Any) -> Node | None:
