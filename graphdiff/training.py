@@ -21,7 +21,7 @@ class History:
     def __init__(self) -> None:
         self.loss: Any = np.zeros(0)
         self.epochs: dict[str, Any] = {}
-        self.stopped = "finished"      # or "patience", "interrupted"
+        self.stopped = "finished"      # or "patience", "interrupted", "failed"
         self.best_epoch = -1
 
     def __getitem__(self, name: str) -> Any:
@@ -164,7 +164,8 @@ def fit(step: Callable[..., Any], batches: Iterable[Any], *, epochs: int, valida
     weights of the best epoch are put back, whether or not the patience ran out. progress: a bar, when tqdm is installed.
 
     A NaN or infinite loss raises NotFinite: the weights are then those before the step, and the message names the first node
-    that is not finite. Ctrl-C ends the run with the history so far and usable weights (a step is all or nothing).
+    that is not finite. Ctrl-C ends the run with the history so far and usable weights (a step is all or nothing). Any other error, of
+    the loader, the step or `validate`, passes on, and has the history so far as its attribute `history`.
     """
     if isinstance(epochs, bool) or not isinstance(epochs, (int, np.integer)) or epochs < 0:
         raise ShapeError(f"fit: epochs is a whole number, at least 0, not {epochs!r}")
@@ -219,12 +220,25 @@ def fit(step: Callable[..., Any], batches: Iterable[Any], *, epochs: int, valida
             weights.put(best_weights)
     except KeyboardInterrupt:
         history.stopped = "interrupted"
+    except BaseException as error:
+        history.stopped = "failed"
+        _attach(history, error)
+        raise
     finally:
         if bar is not None:
             bar.close()
-    history.loss = np.array(losses)
-    history.epochs = {k: np.array(v) for k, v in columns.items()}
+        history.loss = np.array(losses)
+        history.epochs = {k: np.array(v) for k, v in columns.items()}
     return history
+
+
+def _attach(history: History, error: BaseException) -> None:
+    """Hours of training must not be lost with one unreadable file: whoever catches the error finds what was recorded."""
+    try:
+        error.history = history      # type: ignore[attr-defined]
+        error.add_note("fit: what was recorded until then is the error's attribute `history` (sys.last_value.history in a shell)")
+    except Exception:                # an exception class may refuse attributes
+        return
 
 
 def _explanation(step: Any, weights: _Weights, loss: float, epoch: int, number: int) -> str:

@@ -170,6 +170,46 @@ def test_weights_that_explode_are_found_at_the_step_that_made_them():
     assert float(w.value) == 0.0
 
 
+def test_the_history_survives_an_error_of_the_loader_the_step_or_the_validation():
+    w = gd.variable(2.0, "w")
+    x = gd.input("x")
+    step = gd.function([x], gd.square(w - x), updates={w: w - 0.1 * (w - x)})
+    calls = []
+
+    class Loader:
+        def __iter__(self):
+            for i in range(4):
+                if len(calls) == 2 and i == 3:
+                    raise OSError("disk")
+                yield (1.0,)
+            calls.append(1)
+
+    with pytest.raises(OSError, match="disk") as caught:
+        gd.fit(step, Loader(), epochs=5, validate=lambda: float(w.value), progress=False)
+    h = caught.value.history
+    assert h.stopped == "failed" and len(h.loss) == 11 and len(h["loss"]) == len(h["validation"]) == 2
+    assert h.loss[0] == 1.0 and (np.diff(h.loss) < 0).all() and "history" in caught.value.__notes__[0]
+
+    def broken():
+        raise ValueError("no")
+    with pytest.raises(ValueError, match="no") as caught:
+        gd.fit(step, [1.0] * 3, epochs=2, validate=broken, progress=False)
+    assert len(caught.value.history.loss) == 3
+    with pytest.raises(GraphdiffError, match="step 2") as caught:
+        gd.fit(step, [1.0, 1.0, np.nan], epochs=2, progress=False)
+    assert len(caught.value.history.loss) == 2
+
+    class Closed(Exception):
+        __slots__ = ()
+        def __setattr__(self, name, value):
+            raise AttributeError(name)
+
+    def closed():
+        raise Closed
+    with pytest.raises(Closed):
+        gd.fit(step, [1.0], epochs=1, validate=closed, progress=False)
+
+
 def test_plot(tmp_path):
     pytest.importorskip("matplotlib")
     step, _, arrays = regression()
