@@ -186,6 +186,24 @@ def test_two_layer_classifier_with_l2():
     np.testing.assert_allclose(g2, [0.3312296656009273, 0.6224593312018546], rtol=1e-14)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_binary_cross_entropy_of_infinite_logits(dtype):
+    inf = np.inf
+    logits = np.array([-inf, inf, -inf, inf, -inf, inf, np.nan, 800.0, -800.0, 40.0, 0.0, -0.0], dtype)
+    target = np.array([0, 1, 1, 0, 0.25, 0.25, 0, 1, 0, 1, 0.25, 0.25], dtype)
+    z, t = gd.input("z", (12,), dtype), gd.input("t", (12,), dtype)
+    loss = L.binary_cross_entropy_with_logits(z, t, reduction="none")
+    g = gd.grad(gd.sum(loss), z)
+    value, first, second = gd.function([z, t], [loss, g, gd.grad(gd.sum(g), z)])(logits, target)
+    np.testing.assert_allclose(value, [0, 0, inf, inf, inf, inf, np.nan, 0, 0, np.exp(-40.0), np.log(2), np.log(2)], rtol=1e-6)
+    s = 1 / (1 + np.exp(-np.clip(logits.astype(float), -700, 700)))
+    want = s - target
+    want[[7, 9]] = [0, -np.exp(-40.0)]      # nothing cancels
+    np.testing.assert_allclose(first, want, rtol=1e-6, atol=1e-30)
+    np.testing.assert_allclose(second[:6], 0, atol=1e-30)
+    np.testing.assert_allclose(second[9:], [np.exp(-40.0), 0.25, 0.25], rtol=1e-6)
+
+
 def test_a_class_that_logits_and_target_rule_out_costs_nothing():
     z, t = gd.input("z", (2, 3)), gd.input("t", (2, 3))
     loss = L.cross_entropy(z, t, reduction="none")

@@ -295,6 +295,37 @@ def test_norm_of_float16_gradients_does_not_overflow():
     np.testing.assert_allclose(gd.evaluate(optim.clip_by_norm(g, 1.0), {}), [0.6, 0.8], rtol=1e-3)
 
 
+@pytest.mark.parametrize("dtype, size", [("float16", 6e4), ("float32", 1e20), ("float32", 3e38), ("float32", 1e-30),
+                                         ("float64", 1e200), ("float64", 1e300), ("float64", 1e-200), ("float64", 1.0)])
+def test_clipping_by_a_norm_whose_squares_do_not_fit(dtype, size):
+    a, b = np.full(100, size / 2, dtype), np.array(size, dtype)
+    want = size / np.sqrt(26.0)
+    for limit in (1.0, 1e-5):
+        x, y = gd.input("x", (100,), dtype), gd.input("y", (), dtype)
+        u, v = gd.function([x, y], optim.clip_by_norm([x, y], limit))(a, b)
+        assert u.dtype == v.dtype == dtype
+        clipped = want * 26 > limit
+        tol = 2e-3 if dtype == "float16" else 1e-6 if dtype == "float32" else 1e-13
+        tiny = float(np.finfo(dtype).smallest_subnormal)
+        np.testing.assert_allclose(float(v), limit / np.sqrt(26.0) if clipped else size, rtol=tol, atol=tiny)
+        np.testing.assert_allclose(u.astype(float), limit / np.sqrt(26.0) / 2 if clipped else size / 2, rtol=tol, atol=tiny)
+    if dtype == "float64":
+        n = gd.evaluate(optim.global_norm([gd.constant(a), gd.constant(b)]), {})
+        np.testing.assert_allclose(float(n), size * np.sqrt(26.0), rtol=1e-14)
+        g = gd.function([x, y], gd.grad(optim.global_norm([x, y]), y))(a, b)
+        np.testing.assert_allclose(float(g), 1 / np.sqrt(26.0), rtol=1e-13)
+
+
+def test_clipping_of_gradients_that_are_not_finite_or_empty():
+    x = gd.input("x", (3,))
+    f = gd.function([x], [optim.global_norm(x), optim.clip_by_norm(x, 1.0)])
+    for bad in (np.nan, np.inf, -np.inf):
+        norm, clipped = f([1.0, bad, 2.0])
+        assert not np.isfinite(norm) and not np.isfinite(clipped[1])
+    e = gd.constant(np.zeros((0, 3)))
+    assert gd.evaluate(optim.clip_by_norm([e, gd.constant(3.0)], 1.0)[1], {}) == 1.0
+
+
 def test_a_copied_or_pickled_optimiser_belongs_to_the_copied_parameters():
     import copy
     import pickle

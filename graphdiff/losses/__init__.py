@@ -13,7 +13,7 @@ from ..errors import DTypeError, NodeTypeError, ShapeError
 from ..graph.build import as_node, composed
 from ..graph.node import Node
 from ..ops import reduction as reduce
-from ..ops.binary import equal, greater, logical_and, multiply, not_equal, power, subtract, where, xlogy
+from ..ops.binary import equal, greater, less, logical_and, multiply, not_equal, power, subtract, where, xlogy, zmul
 from ..ops.families import cast, floating, pair
 from ..ops.indexing import from_zero, take_along_axis
 from ..ops.movement import expand_dims, squeeze
@@ -156,12 +156,17 @@ def cross_entropy(logits: Any, target: Any, *, axis: int = -1, label_smoothing: 
 def binary_cross_entropy_with_logits(logits: Any, target: Any, *, reduction: str = "mean") -> Node:
     """softplus(z) - z target, which is -target log s(z) - (1 - target) log s(-z) without overflow. Gradient: s(z) - target.
 
-    Shapes: alike (ShapeError); target: probabilities, integers 0 and 1, or bool.
+    Infinite logits are certain: 0 where the target says the same, else infinite. Shapes: alike (ShapeError); target:
+    probabilities, integers 0 and 1, or bool.
     """
     t = as_node(target)
     z = floating(logits)
     z, t = _same(z, cast(t, z.dtype) if t.dtype.kind != "f" else t, ("the logits", "the target"))
-    return _reduce(softplus(z) - z * t, reduction)
+    # With a = |z|: softplus(-a) + a (1 - target, or target for z < 0), a product with a strong zero. The sign is no function
+    # of z here, so the derivative at 0 is that of either side; and nothing cancels where z and the target agree.
+    negative = less(z, 0.0)
+    a = multiply(where(negative, -1.0, 1.0), z)
+    return _reduce(softplus(-a) + zmul(where(negative, t, 1.0 - t), a), reduction)
 
 
 @composed

@@ -4,13 +4,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..dtypes import FLOAT16, FLOAT32, is_number
+from ..dtypes import FLOAT32, FLOAT64, PROMOTE, is_number
 from ..errors import NodeTypeError, ShapeError
 from ..graph.build import public
 from ..graph.node import Node
-from ..ops.binary import divide, maximum, minimum, multiply
+from ..ops.binary import divide, greater, less, logical_and, logical_or, maximum, minimum, multiply, where
 from ..ops.families import cast
+from ..ops.gradient import stop_gradient
+from ..ops.reduction import max as max_of
 from ..ops.reduction import sum as sum_of
+from ..ops.unary import abs as absolute
 from ..ops.unary import sqrt, square
 
 
@@ -30,15 +33,33 @@ def _positive(value: Any, what: str) -> Any:
 
 @public
 def global_norm(gradients: Any) -> Node:
-    """The Euclidean norm of all gradients taken as one vector."""
+    """The Euclidean norm of all gradients taken as one vector, in their common dtype (float32 for float16)."""
     nodes = _nodes(gradients)
     if not nodes:
         raise ShapeError("there are no gradients")
-    total: Any = None
+    dtype = FLOAT32
     for g in nodes:
-        s = sum_of(square(cast(g, FLOAT32) if g.dtype is FLOAT16 else g))      # squares of float16 overflow from 256 on
+        dtype = PROMOTE[dtype, g.dtype]
+    return cast(_norm(nodes), dtype)
+
+
+def _norm(nodes: list[Node]) -> Node:
+    """In float64, where squares of the smaller dtypes cannot overflow; those of float64 are scaled first if they would."""
+    wide = [cast(g, FLOAT64) for g in nodes]
+    largest: Any = None
+    for g in nodes:
+        if g.dtype is FLOAT64 and 0 not in g.shape:
+            m = max_of(absolute(g)) if g.shape else absolute(g)
+            largest = m if largest is None else maximum(largest, m)
+    scale: Any = None
+    if largest is not None:
+        extreme = logical_or(logical_and(greater(largest, 1e145), less(largest, float("inf"))), logical_and(less(largest, 1e-145), greater(largest, 0.0)))
+        scale = stop_gradient(where(extreme, largest, 1.0))      # the norm does not depend on it
+    total: Any = None
+    for g in wide:
+        s = sum_of(square(g if scale is None else divide(g, scale)))
         total = s if total is None else total + s
-    return sqrt(total)
+    return sqrt(total) if scale is None else multiply(scale, sqrt(total))
 
 
 @public
@@ -51,9 +72,8 @@ def clip_by_norm(gradients: Any, limit: Any) -> Any:
     nodes = _nodes(gradients)
     if not nodes:
         return []
-    norm = global_norm(nodes)
-    scale = divide(limit, maximum(norm, limit))      # 1 up to the limit; a norm of 0 divides nothing
-    clipped = [multiply(g, cast(scale, g.dtype)) for g in nodes]
+    scale = divide(limit, maximum(_norm(nodes), limit))      # 1 up to the limit; a norm of 0 divides nothing
+    clipped = [cast(multiply(cast(g, FLOAT64), scale), g.dtype) for g in nodes]      # the factor may be none of g's dtype
     return clipped[0] if isinstance(gradients, Node) else clipped
 
 
