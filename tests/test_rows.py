@@ -202,3 +202,28 @@ def test_what_stays_as_it_was():
         assert "rows" not in names(gd.function([x], x - gd.sum(x, axis=1, keepdims=True)))
         checked()
     assert "rows" not in names(gd.function([x], gd.layer_norm(x), passes=UNFUSED))
+
+
+@pytest.mark.parametrize("norm", [gd.layer_norm, gd.batch_norm])
+def test_derivatives_of_a_norm_at_the_edges(norm):
+    """A cotangent of zeros stays zero beside rows that are not finite; forward mode, reverse mode and their second derivatives agree."""
+    x = gd.input("x", (4, 6), "float64")
+    g, t = gd.input("g", (4, 6), "float64"), gd.input("t", (4, 6), "float64")
+    y = norm(x)
+    gx = gd.grad(y, x, cotangent=g)
+    a, b, c = draw([x, g, t])
+    bad, none = a.copy(), b.copy()
+    axis = 1 if norm is gd.layer_norm else 0
+    bad[2, 2] = np.inf
+    none[2 if axis else slice(None), slice(None) if axis else 2] = 0.0
+    got = gd.function([x, g], gx)(bad, none)
+    np.testing.assert_array_equal(got[2] if axis else got[:, 2], 0.0)
+    assert np.isfinite(got).all()
+    along = gd.jvp(y, x, t)
+    left, right = gd.function([x, g, t], [gd.sum(g * along), gd.sum(gx * t)])(a, b, c)
+    np.testing.assert_allclose(left, right, rtol=1e-12)
+    second = [gd.jvp(gx, x, t), gd.grad(gd.sum(gd.jvp(y, x, t) * g), x), gd.grad(gd.sum(gx * t), x)]
+    one, two, three = gd.function([x, g, t], second)(a, b, c)
+    np.testing.assert_allclose(one, two, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(one, three, rtol=1e-11, atol=1e-13)
+    checked(4)

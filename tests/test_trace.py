@@ -588,7 +588,7 @@ def every_op() -> dict[str, gd.Node]:
     steps = gd.input("steps", (2, 2, 3))
     w, u = [{g: gd.input(f"{name}{g}", (3, 3 * g)) for g in (1, 3, 4)} for name in "wu"]
     layers = [sequence.rnn(steps, None, w[1], u[1]), sequence.gru(steps, None, w[3], u[3]), sequence.lstm(steps, None, None, w[4], u[4])[0]]
-    nodes += [gd.grad(gd.sum(gd.attention(a, a, a)), a), *[gd.grad(gd.sum(y), steps) for y in layers]]
+    nodes += [gd.grad(gd.sum(gd.attention(a, a, a)), a), *[gd.grad(gd.sum(y), steps) for y in layers], gd.layer_norm(a)]
     found: dict[str, gd.Node] = {}
     for node in nodes:
         for m in toposort([node]):
