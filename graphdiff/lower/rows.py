@@ -24,6 +24,7 @@ SHORTEST, WIDEST = 16, 8192
 HELD, HELD_COSTLY = 1 << 14, 1 << 18
 CHEAP = frozenset(("add", "subtract", "multiply", "zmul", "divide", "negative", "square", "abs", "maximum", "minimum", "where", "relu",
                    "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "cast", "reciprocal", "sqrt", "sign"))
+QUICK = frozenset(("add", "subtract", "multiply", "negative", "square"))
 # A group ends when nothing has joined it for so long; what leads to a sum is looked for as far back.
 STALE = 64
 
@@ -290,12 +291,18 @@ class _Writer:
         makers = {self.made(m): m for m in g.members if m.kind == "whole"}
         for m in g.members:
             for k in m.operands:
-                if k in makers and k not in outs and self.sweep[self.made(m)] > self.sweep[k]:
+                if k in makers and k not in outs and self.sweep[self.made(m)] > self.sweep[k] and not self._is_quick(makers[k]):
                     out = makers[k].instr[1][0]
                     nbytes = g.n * out.dtype.itemsize
                     if nbytes <= HELD or (makers[k].instr[0] not in CHEAP and nbytes <= HELD_COSTLY):
                         held.add(k)
         return held
+
+    def _is_quick(self, m: _Member) -> bool:
+        """Is it as quick to make again as to read? One operation on one input and values of rows, which costs no store."""
+        g = self.g
+        wide = [k for k in m.operands if k not in g.small and not (isinstance(k, tuple) and _still(g.inputs[k]))]
+        return m.instr[0] in QUICK and len(wide) == 1 and isinstance(wide[0], tuple)
 
     def _needed(self, sweep: int) -> set[int]:
         """What this sweep computes: for its sums and results, and again what was made before and is not held."""

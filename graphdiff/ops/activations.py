@@ -115,11 +115,11 @@ def _enter(x: Any, *scales: Any) -> tuple[Node, Any]:
 
 
 def _known_vjp(g: Node, node: Node, needs: Any) -> Any:
-    """(g - mean(g) - y mean(g y)) r for x: two sums of g at once, where the chain rule would add up what it has just made."""
+    """(g - y mean(g y) - mean(g)) r for x: two sums of g at once, where the chain rule would add up what it has just made."""
     _, _, r = node.inputs
     axes = node._attrs[0]
-    rest = g - mean(g, axes, keepdims=True) - zmul(mean(zmul(g, node), axes, keepdims=True), node)
-    return None, zmul(rest, r), None
+    along, level = mean(zmul(g, node), axes, keepdims=True), mean(g, axes, keepdims=True)
+    return None, zmul(g - zmul(along, node) - level, r), None
 
 
 # x is the value, and already has the derivatives of forward mode.
