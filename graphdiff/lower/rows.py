@@ -24,6 +24,9 @@ SHORTEST, WIDEST = 16, 8192
 HELD, HELD_COSTLY = 1 << 14, 1 << 18
 CHEAP = frozenset(("add", "subtract", "multiply", "zmul", "divide", "negative", "square", "abs", "maximum", "minimum", "where", "relu",
                    "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "cast", "reciprocal", "sqrt", "sign"))
+# What the core does to tiles in registers, where a value of a row costs nothing; other operations take it as a block that is
+# filled with it, which is only worth while when several sums save passes over memory.
+LINKS = frozenset(("add", "subtract", "multiply", "zmul", "divide", "negative", "square"))
 QUICK = frozenset(("add", "subtract", "multiply", "negative", "square"))
 # A group ends when nothing has joined it for so long; what leads to a sum is looked for as far back.
 STALE = 64
@@ -230,7 +233,9 @@ class _Rows:
 
     def instruction(self) -> tuple[Any, Any] | None:
         """The instruction and its members line by line; None where it is not worth it or beyond the core's limits."""
-        if not any(m.kind == "whole" and any(k in self.small for k in m.operands) for m in self.members):
+        users = [m for m in self.members if m.kind == "whole" and any(k in self.small for k in m.operands)]
+        sums = sum([m.kind in ("row", "column") for m in self.members])
+        if not users or (sums == 1 and any(m.instr[0] not in LINKS for m in users)):
             return None
         return _Writer(self).instruction()
 
