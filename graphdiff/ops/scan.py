@@ -76,9 +76,8 @@ def _softmax_vjp(g: Node, node: Node, needs: Any) -> Any:
 
 
 def _log_softmax_vjp(g: Node, node: Node, needs: Any) -> Any:
-    """g - softmax(x) sum(g); where a row is all -inf nothing flows."""
-    from .binary import equal, where, zmul
-    from .reduction import max as largest
+    """g - softmax(x) sum(g); where a row is all -inf, and softmax has nothing to share out, nothing flows."""
+    from .binary import not_equal, zmul
     from .reduction import sum_axes
     axis = node._attrs[0]
     x = node.inputs[0]
@@ -86,8 +85,8 @@ def _log_softmax_vjp(g: Node, node: Node, needs: Any) -> Any:
     total = sum_axes(g, (axis,), True)
     if isinstance(x.shape[axis], int) and x.shape[axis] == 0:
         return (g,)
-    dead = equal(largest(x, axis, keepdims=True), -np.inf)
-    return (where(dead, 0.0, g - zmul(s, total)),)
+    alive = cast(not_equal(sum_axes(s, (axis,), True), 0.0), g.dtype)
+    return (zmul(alive, g - zmul(s, total)),)
 
 
 SOFTMAX = register(OpDef("softmax", "e^x / sum(e^x) along an axis", _same, _softmax_reference, attr_names=("axis",), arity=1,
