@@ -165,3 +165,32 @@ def test_integers_to_a_constant_power_are_products(dtype):
     assert "int_power" not in str(gd.function([x], x ** 3).program)
     s = gd.input("s", (), dtype)
     assert gd.evaluate(s ** 5, {s: a[3]}) == a[3] ** 5
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint8", "bool"])
+@pytest.mark.parametrize("n", [1, 5, 40, 100, 1000, 20_000, 300_000])
+def test_extremes_and_their_places(n, dtype):
+    """A scan that stops early, or leaves NaNs out first, sees what one to the end sees."""
+    r = np.random.default_rng(n)
+    rows = [r.integers(0, 2, n), np.zeros(n), np.ones(n), r.integers(0, 200, n), r.integers(0, 256, n)]
+    for at in (0, n // 3, n - 1):
+        for low, edge in ((0, 1), (1, 0), (7, 255), (7, 0)):
+            rows.append(np.full(n, low))
+            rows[-1][at] = edge
+    x = np.array(rows).astype(dtype)
+    if dtype.startswith("float"):
+        odd = [np.full(n, v) for v in (0.0, 1.0, -np.inf, np.inf)]
+        for y, (at, v) in itertools.product(list(odd), itertools.product((0, n // 2, n - 1), (np.nan, -np.inf, np.inf, -0.0, -np.nan))):
+            odd.append(y.copy())
+            odd[-1][at] = v
+            odd.append(odd[-1].copy())
+            odd[-1][n - 1 - at // 2] = np.nan
+        x = np.concatenate([x, np.array(odd, dtype)])
+    node = gd.input("x", x.shape, dtype)
+    with np.errstate(all="ignore"):
+        for op in ("argmax", "argmin", "max", "min", "any", "all"):
+            (value,) = same_bits_by_threads([getattr(gd, op)(node, axis=1)], {node: x})
+            np.testing.assert_array_equal(value, getattr(np, op)(x, axis=1))
+            for i in range(0, len(x), 7):
+                line = gd.input("x", (n,), dtype)
+                np.testing.assert_array_equal(gd.function([line], getattr(gd, op)(line))(x[i]), getattr(np, op)(x[i]))
