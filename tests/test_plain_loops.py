@@ -139,3 +139,39 @@ def test_operands_of_every_stride(view, dtype):
         both(lambda m, x: f(x) < f(x)[..., :1], x)
         if rows == columns or view.startswith("row"):
             both(lambda m, x: x + f(x), x)
+
+
+def test_signs_of_float16_are_bits():
+    x = np.arange(65536, dtype=np.uint16).view(np.float16)
+    for op in ("abs", "negative", "square"):
+        both(lambda m, x, op=op: getattr(m, op)(x), x)
+    y = x.reshape(256, 256)
+    for view in VIEWS.values():
+        both(lambda m, x, view=view: m.abs(view(x)), y)
+        both(lambda m, x, view=view: -view(x), y)
+    node = gd.input("x", x.shape, "float16")
+    signs = gd.function([node], [abs(node), -node])(x)
+    assert not (signs[0].view(np.uint16) >> 15).any() and ((signs[1].view(np.uint16) ^ x.view(np.uint16)) == 0x8000).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint8", "bool"])
+def test_sums_straight_from_memory_have_the_bits_of_sums_of_an_array(dtype):
+    """Squares of floats, and integers in float64: as if the array to be summed had been written first."""
+    for shape in ((1,), (15,), (4095,), (4096,), (4097,), (5 * 4096 + 33,), (70_000,), (3, 10), (5, 4096), (2, 9000), (3, 20_000)):
+        if dtype.startswith("float"):
+            x = np.random.default_rng(shape).standard_normal(shape).astype(dtype)
+        else:
+            x = np.random.default_rng(shape).integers(0, 2, shape).astype(dtype) if dtype == "bool" else numbers(int(np.prod(shape)), dtype).reshape(shape)
+        node = gd.input("x", x.shape, dtype)
+
+        def total(x):
+            return gd.sum(gd.square(x), axis=-1) if dtype.startswith("float") else gd.sum(x.astype("float64"), axis=-1)
+
+        for a in (x, x[..., ::-1]):
+            node = gd.input("x", a.shape, dtype)
+            view = total(node) if a is x else total(node[..., ::-1])
+            plain = gd.function([node], view, passes=(), threads=1)(x)
+            for threads in (1, 2):
+                assert gd.function([node], view, threads=threads)(x).tobytes() == plain.tobytes()
+            wide = a.astype(np.float64)
+            np.testing.assert_allclose(plain, (wide * wide if dtype.startswith("float") else wide).sum(-1), rtol=1e-6, atol=1e-6 * np.abs(wide).max())

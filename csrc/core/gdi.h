@@ -69,6 +69,9 @@ typedef struct gdi_fold {
     void (*columns)(const void *lanes, int64_t live, int64_t w, double *out);
 } gdi_fold;
 
+/* Sums of n contiguous elements of memory, GDI_FOLD_BLOCK at a time. */
+typedef void (*gdi_whole_fn)(const void *values, int64_t n, double *part);
+
 /* Cheap operations on rows of n floats, one after the other on a tile in registers: a chain of links. v is the value that
  * goes through it, a the link's operand: element e of row q is e elements (moves: -1) or none (0) after at + q row_step.
  * + GDI_LINK_SINGLE: one value a row. A sum's operand are lanes; a column's is added to. */
@@ -92,11 +95,13 @@ typedef struct gdi_table {
     int (*supported)(void);
     gdi_map_fn map[GD_MAP_COUNT][GD_DTYPE_COUNT];        /* by op and operand dtype (where: dtype of the branches) */
     gdi_map_fn single[GD_MAP_COUNT][GD_DTYPE_COUNT][2];  /* the same where operand 0, 1 is one element; NULL: there is none */
+    gdi_map_fn half[2];                                  /* negative, abs of float16, which only touch the sign */
     gdi_map_fn clip[GD_DTYPE_COUNT][2];                  /* minimum(maximum(x, y), z); [1]: where y and z are one element */
     gdi_map_fn cast[GD_DTYPE_COUNT][GD_DTYPE_COUNT];     /* from, to */
     const gdi_kernel *kernel[GD_KERNEL_COUNT];           /* by op - GD_MAP_COUNT */
     gdi_move_fn move[9];                                 /* by bytes of an element: 1, 2, 4, 8 */
     gdi_scalar_fn scalar[2];                             /* float32, float64 */
+    gdi_whole_fn whole[GD_DTYPE_COUNT];                  /* of integers as float64, of squares of floats */
     gdi_fold fold[2];                                    /* float32, float64 */
     gdi_chain_fn chain[2];                               /* float32, float64 */
     gdi_map_fn pair[2][4][6];                            /* float32, float64: see gdi_pair_lookup */

@@ -353,6 +353,25 @@ static void run_sums(const gdi_plan *p, feed *f, block *b, values *v, int64_t it
     }
 }
 
+/* The same for a plan that one loop does: all items of a row at once. */
+static void run_whole(const gdi_plan *p, const feed *f, int64_t lo, int64_t hi, char *scratch)
+{
+    const gdi_sink *s = p->sink;
+    block b;
+    for (int64_t i = lo, m; i < hi; i += m) {
+        m = least(hi - i, p->pieces - i % p->pieces);
+        locate(p, i, &b);
+        const char *x = address(p, p->operand + 1, f + 1, &b);
+        if (p->pieces > 1) {
+            p->whole(x, least(m * p->stretch, p->inner - b.at[p->ndim - 1]), (double *)(void *)scratch + i);
+            continue;
+        }
+        double sum;
+        p->whole(x, p->inner, &sum);
+        put_sum(p, s, address(p, p->operand + s->to, f + s->to, &b), sum);
+    }
+}
+
 /* Neighbours are joined until one is left: the tree of a sum. */
 static double join(double *part, int64_t n)
 {
@@ -395,6 +414,10 @@ void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, c
     }
     for (int k = 0; k < p->n_register; k++)
         v.at[n + k] = local + p->buffers_nbytes + k * p->register_nbytes;
+    if (p->whole) {
+        run_whole(p, f, lo, hi, scratch);
+        return;
+    }
     for (int64_t i = lo; i < hi; i++) {
         if (i == lo)
             locate(p, i, &b);

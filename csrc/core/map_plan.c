@@ -16,6 +16,7 @@ enum { SMALL_N = 2048, CALL_NS = 8, GRAIN_QUARTER_NS = 200000 };
 
 typedef struct layout {
     int ndim, n;                                     /* axes, operands (outputs first) */
+    int half;                                        /* float16 as it is, not by way of float32 */
     int64_t shape[GDI_MAX_NDIM];
     int64_t stride[GDI_FUSED_OPERANDS][GDI_MAX_NDIM];  /* bytes */
     int64_t offset[GDI_FUSED_OPERANDS];
@@ -133,7 +134,7 @@ static int fits_flat(const layout *l, const gd_view *const *view, int64_t n)
     if (n > UINT32_MAX || total_nbytes(l, n) >= STREAM_NBYTES)
         return 0;
     for (int k = 0; k < l->n; k++)
-        if (!is_flat(l, k) || view[k]->dtype == GD_FLOAT16 || view[k]->base > UINT16_MAX
+        if (!is_flat(l, k) || (view[k]->dtype == GD_FLOAT16 && !l->half) || view[k]->base > UINT16_MAX
             || l->offset[k] >> GDI_REF_SHIFT != 0)
             return 0;
     return 1;
@@ -362,7 +363,7 @@ static void place_operands(gdi_plan *p, const layout *l, const gd_view *const *v
         p->operand[k].place = (gdi_place){l->offset[k], view[k]->base};
         p->operand[k].size = (int16_t)l->size[k];
         p->operand[k].move = t->move[l->size[k]];
-        if (view[k]->dtype == GD_FLOAT16)
+        if (view[k]->dtype == GD_FLOAT16 && !l->half)
             p->operand[k].cast = k < p->n_out ? t->cast[GD_FLOAT32][GD_FLOAT16] : t->cast[GD_FLOAT16][GD_FLOAT32];
     }
 }
@@ -385,13 +386,13 @@ static void finish_plan(gd_program *program, gdi_plan *p, const layout *l, int64
     program->parallel |= p->items > p->grain;
 }
 
-static int make_plan(gd_program *program, layout *l, const gd_view *const *view, int64_t n, int64_t cost, int op, int dtype,
-                     const gdi_table *t, gdi_step *out)
+static int make_plan(gd_program *program, layout *l, const gd_view *const *view, int64_t n, int64_t cost, gdi_map_fn fn,
+                     int op, int dtype, const gdi_table *t, gdi_step *out)
 {
     gdi_plan *p = new_plan(program, l, n, 1, 1, 0);
     if (!p)
         return GD_NO_MEMORY;
-    p->micro[0] = (gdi_micro){.fn = gdi_map_lookup(t, op, dtype), .from = {1, p->n_in > 1 ? 2 : 1, p->n_in > 2 ? 3 : 1}};
+    p->micro[0] = (gdi_micro){.fn = fn, .from = {1, p->n_in > 1 ? 2 : 1, p->n_in > 2 ? 3 : 1}};
     place_operands(p, l, view, t);
     gdi_single single[2] = {{NULL, 0}, {NULL, 0}};
     if (p->n_in == 2) {
@@ -426,9 +427,14 @@ int gdi_map_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t,
     merge_axes(&l);
     const int dtype = view[in->n_in]->dtype;
     const int64_t cost = cost_of(in->op, l.size[in->n_in]);
+    gdi_map_fn fn = gdi_map_lookup(t, in->op, dtype);
+    if (dtype == GD_FLOAT16 && (in->op == GD_OP_NEGATIVE || in->op == GD_OP_ABS)) {
+        l.half = 1;
+        fn = t->half[in->op == GD_OP_ABS];
+    }
     if (!fits_flat(&l, view, n))
-        return make_plan(p, &l, view, n, cost, in->op, dtype, t, out);
-    make_flat(&l, view, n, cost, gdi_map_lookup(t, in->op, dtype), out);
+        return make_plan(p, &l, view, n, cost, fn, in->op, dtype, t, out);
+    make_flat(&l, view, n, cost, fn, out);
     p->parallel |= n * cost > GRAIN_QUARTER_NS;
     return GD_OK;
 }
@@ -532,6 +538,18 @@ static int sums_fit(const layout *l, const int64_t *line, int lines)
     return l->ndim > 0;
 }
 
+/* A group that is the sum of squares of floats, or of integers as float64, of contiguous rows. */
+static void use_whole(gdi_plan *p, const gdi_table *t, int dtype, const int64_t *line)
+{
+    const int is_real = dtype == GD_FLOAT32 || dtype == GD_FLOAT64;
+    const int64_t *sum = line + GDI_FUSED_LINE;
+    if (p->n_sink != 1 || p->n_micro != 2 || p->n_in != 1 || sum[0] != GD_OP_SUM || sum[3] != line[2] || line[3] != 1
+        || p->operand[1].feed != GDI_DIRECT || p->operand[1].cast)
+        return;
+    if ((is_real && line[0] == GD_OP_SQUARE) || (!is_real && line[0] == GD_OP_CAST && line[1] == GD_FLOAT64))
+        p->whole = t->whole[dtype];
+}
+
 int gdi_fused_prepare(gd_program *program, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out)
 {
     const gd_view *view[GDI_FUSED_OPERANDS];
@@ -564,6 +582,7 @@ int gdi_fused_prepare(gd_program *program, const gd_program_spec *s, const gdi_t
         if (p->n_micro == 1 && m->fn && m->fn == t->clip[d][0] && m->from[0] != m->from[1] && m->from[0] != m->from[2])
             single[0] = (gdi_single){t->clip[d][1], 1u << m->from[1] | 1u << m->from[2]};
     finish_plan(program, p, &l, element_nbytes, cost, single, out);
+    use_whole(p, t, view[1]->dtype, line);
     const int64_t scratch = sums > 0 && p->pieces > 1 ? sums * p->items * (int64_t)sizeof(double) : 0;
     if (program->scratch_nbytes < scratch)
         program->scratch_nbytes = scratch;

@@ -142,6 +142,7 @@ typedef struct gdi_plan {
     int64_t unit;            /* elements that buffers and registers hold */
     gdi_micro *micro;
     gdi_sink *sink;
+    gdi_whole_fn whole;      /* does all there is to do, one operation and its sum; else NULL */
     gdi_plan_operand *operand;               /* out.., in.. */
     int32_t by_row;          /* blocks are pieces of rows */
     int32_t height;          /* rows of an item: GDI_TILE_ROWS if an input is turned, else 1 */

@@ -72,6 +72,22 @@ for _axis, _text in ((None, "all"), (0, "ax0"), (1, "ax1")):
         _sum_back(_axis), bound="bytes")
 
 
+# -- whole numbers, strides, squares, short rows --------------------------------------------------------------------------
+
+def _whole(n: int, dtype: str) -> Any:
+    return np.random.default_rng(n).integers(0, 250, n).astype(dtype)
+
+
+for _dtype in ("uint8", "int32", "int64"):
+    add(f"floordiv7_1e6_{_dtype[0]}{_dtype.lstrip('uint')}", lambda d=_dtype: [_whole(1_000_000, d)], lambda m, x: x // 7, lambda x: x // 7)
+add("stripes_1000x1000", lambda: [normal(1000, 1000)], lambda m, x: x[:, ::2] + x[:, 1::2], lambda x: x[:, ::2] + x[:, 1::2])
+for _dtype in ("float32", "float64"):
+    add(f"squares_1e6_f{_dtype[5:]}", lambda d=_dtype: [normal(1_000_000, dtype=d)], lambda m, x: m.sqrt(m.sum(x ** 2)),
+        lambda x: np.linalg.norm(x), bound="bytes")
+for _columns in (16, 100, 500):
+    add(f"sort_100x{_columns}", lambda c=_columns: [normal(100, c)], lambda m, x: m.sort(x), lambda x: np.sort(x, axis=-1))
+
+
 # -- softmax and kin ------------------------------------------------------------------------------------------------------
 
 def _softmax(x: Any, axis: int = -1) -> Any:
