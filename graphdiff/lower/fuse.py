@@ -28,6 +28,10 @@ LITTLE = 1 << 16
 # Arrays of which two or three fit in the last cache, but not all of a large group: one operation after the other finds
 # its operands there, and a group that only shares one of them with what joins would push them out. Measured with 32 MiB.
 CROWD = 24 << 20
+# A group with sums is done row by row, and a row takes about 40 ns whatever its length: many rows of fewer bytes are better
+# summed up by an instruction of its own, which does several at once. Of arrays larger than a cache, writing and reading
+# them once more weighs more.
+SHORT_ROW, SHORT_ROW_FAR, FAR = 4096, 512, 4 << 20
 
 
 class _Group:
@@ -284,6 +288,9 @@ class _Fuser:
             return False
         g = owner[0]
         row = count(v.shape[len(v.shape) - axes:])
+        nbytes = g.n * v.dtype.itemsize
+        if row * v.dtype.itemsize < (SHORT_ROW if nbytes <= FAR else SHORT_ROW_FAR) and g.n > 8 * row:
+            return False
         if row < 2 or (g.row and g.row != row) or self.writes[out.buffer] != 1 or len(g.members) >= LINES:
             return False
         if g.shape is None:
