@@ -6,7 +6,7 @@ import pytest
 from counting import checked
 
 import graphdiff as gd
-from graphdiff.errors import GraphdiffError, NodeTypeError, ShapeError
+from graphdiff.errors import GraphdiffError, NodeTypeError, OutOfBounds, ShapeError
 from graphdiff.graph.walk import toposort
 
 N = np.random.default_rng(1).standard_normal((5, 6))
@@ -60,6 +60,17 @@ def test_a_slice_beyond_a_named_size_is_a_located_error():
     for y in (n[7], n[7:8]):      # one element: it is taken to be there, or x[:1] could not be broadcast
         with pytest.raises(ShapeError, match=r"(?s)of axis 0 is asked for, which has size 5.*test_use.py"):
             gd.evaluate(y, {n: N})
+
+
+@pytest.mark.parametrize("label", [5, 7, -1, -6])
+def test_a_label_that_is_no_row_of_an_embedding_is_found_when_built_if_it_is_constant(label):
+    table, i = gd.nn.Embedding(5, 3, key=gd.random.key(0)), gd.input("i", (2,), "int64")
+    with pytest.raises(OutOfBounds, match=rf"(?s)index {label} is out of bounds for axis 0 with size 5.*test_use.py"):
+        table(gd.constant([0, label]))
+    f = gd.function([i], table(i))
+    with pytest.raises(OutOfBounds, match=rf"(?s)index {label} is out of bounds for axis 0 with size 5.*test_use.py"):
+        f([0, label])
+    np.testing.assert_array_equal(f([0, 4]), gd.function([], table(gd.constant([0, 4])))())
 
 
 def test_a_number_format_of_a_node_says_that_it_is_symbolic():

@@ -33,7 +33,9 @@ def _check_index(i: Node, size: Any, axis: int) -> None:
         v = i._attrs[0]
         bad = v[(v < -size) | (v >= size)]
         if bad.size:
-            raise OutOfBounds(f"index {bad.flat[0]} is out of bounds for axis {axis} with size {size}")
+            first = int(bad.flat[0])
+            shown = first + NEVER if -2 * NEVER < first < -(NEVER >> 1) else first      # see from_zero
+            raise OutOfBounds(f"index {shown} is out of bounds for axis {axis} with size {size}")
 
 
 def _gather_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
@@ -512,6 +514,9 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Node:
 def from_zero(i: Node) -> Node:
     """Integer indices of which none may count from the end: a negative one is refused when it is used, and named as it was."""
     from .binary import less, where
+    if i.op.name == "constant":
+        v = i._attrs[0].astype(np.int64)
+        return make_constant(np.where(v < 0, v - NEVER, v))
     i = cast(i, INT64)
     return where(less(i, 0), i - NEVER, i)
 
