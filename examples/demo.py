@@ -1,7 +1,6 @@
 """The tour of `make demo`: both traces of one formula, its picture, and a network trained entirely in C on real digits."""
-import time
-
 import numpy as np
+from by_hand import by_hand, side_by_side
 from sklearn.datasets import load_digits
 from tqdm import tqdm
 
@@ -39,26 +38,6 @@ def make_step(parameters, rate=0.1, momentum=0.9):
     return gd.function([x, t], loss, updates=updates, threads=1)
 
 
-def numpy_step(x, t, p, v, rate=0.1, momentum=0.9):
-    """The same step written by hand in NumPy."""
-    w1, b1, w2, b2 = p
-    a = x @ w1 + b1
-    h = np.maximum(a, 0)
-    z = h @ w2 + b2
-    e = np.exp(z - z.max(axis=1, keepdims=True))
-    s = e / e.sum(axis=1, keepdims=True)
-    rows = np.arange(len(t))
-    loss = -np.mean(np.log(s[rows, t]))
-    dz = s.copy()
-    dz[rows, t] -= 1
-    dz /= np.float32(len(t))
-    dh = (dz @ w2.T) * (a > 0)
-    for i, g in enumerate((x.T @ dh, dh.sum(axis=0), h.T @ dz, dz.sum(axis=0))):
-        v[i] = momentum * v[i] + g
-        p[i] -= rate * v[i]
-    return loss
-
-
 def main() -> None:
     survey()
     images, labels = load_digits(return_X_y=True)
@@ -83,18 +62,9 @@ def main() -> None:
     accuracy = np.mean(predict(images[test]) == labels[test])
     print(f"test accuracy on 360 digits it has not seen: {accuracy:.2%}")
     rows = train[:batch]
-    xb, tb = images[rows], labels[rows]
-    p, v = [a.copy() for a in start], [np.zeros_like(a) for a in start]
-    bound = step.bind(xb, tb)
-    times = {"graphdiff": [], "NumPy by hand": []}
-    for _ in range(30):                       # interleaved, so that both see the same machine
-        for name, call in (("graphdiff", bound), ("NumPy by hand", lambda: numpy_step(xb, tb, p, v))):
-            begin = time.perf_counter()
-            for _ in range(20):
-                call()
-            times[name].append((time.perf_counter() - begin) / 20 * 1e6)
-    for name, samples in times.items():
-        print(f"one step, batch {batch}: {np.median(samples):7.1f} us  {name}")
+    bound = step.bind(images[rows], labels[rows])
+    for name, microseconds in side_by_side(graphdiff=bound, NumPy_by_hand=by_hand(images[rows], labels[rows], start)).items():
+        print(f"one step, batch {batch}: {microseconds:7.1f} us  {name.replace('_', ' ')}")
     if accuracy < 0.97:
         raise SystemExit("accuracy below 97 %")
 

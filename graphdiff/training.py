@@ -111,6 +111,7 @@ class _Weights:
         self.copied = self.copy()
         self.batches: list[Any] = []
         self.seen = [s.assigned for s in self.read]
+        self.sound = self.finite()      # a variable may hold infinities on purpose
 
     def copy(self) -> list[Any]:
         return [s.array.copy() for s in self.storages]
@@ -164,8 +165,8 @@ def fit(step: Callable[..., Any], batches: Iterable[Any], *, epochs: int, valida
     weights of the best epoch are put back, whether or not the patience ran out. progress: a bar, when tqdm is installed.
 
     A NaN or infinite loss raises NotFinite: the weights are then those before the step, and the message names the first node
-    that is not finite. Ctrl-C ends the run with the history so far and usable weights (a step is all or nothing). Any other error, of
-    the loader, the step or `validate`, passes on, and has the history so far as its attribute `history`.
+    that is not finite. Ctrl-C ends the run with the history so far, which may lack the last step, and the weights as they are (a step
+    is all or nothing). Any other error, of the loader, the step or `validate`, passes on, and has the history so far as its attribute `history`.
     """
     if isinstance(epochs, bool) or not isinstance(epochs, (int, np.integer)) or epochs < 0:
         raise ShapeError(f"fit: epochs is a whole number, at least 0, not {epochs!r}")
@@ -175,6 +176,8 @@ def fit(step: Callable[..., Any], batches: Iterable[Any], *, epochs: int, valida
         raise ShapeError("fit: patience needs validate=, which says what is better")
     if not callable(step):
         raise NodeTypeError(f"fit: step is a function, not {type(step).__name__}")
+    if isinstance(step, Function) and not step.updates:
+        raise NodeTypeError("fit: step has no updates, so that nothing would be trained: gd.function(inputs, loss, updates=optimizer.updates(...))")
     if not isinstance(batches, Iterable):
         raise NodeTypeError(f"fit: batches is something to go over, such as gd.data.batches, not {type(batches).__name__}")
     if isinstance(batches, Iterator):
@@ -192,10 +195,12 @@ def fit(step: Callable[..., Any], batches: Iterable[Any], *, epochs: int, valida
                 weights.note(batch)
                 loss = _number(_call(step, batch))
                 if not math.isfinite(loss):
-                    raise NotFinite(_explanation(step, weights, loss, epoch, len(losses)))
+                    raise NotFinite(_explanation(step, weights, f"the loss is {loss}", epoch, len(losses)))
                 losses.append(loss)
             if len(losses) == first:
                 raise ShapeError("fit: there are no batches")
+            if weights.sound and not weights.finite():      # the last loss was that of the weights before
+                raise NotFinite(_explanation(step, weights, "the weights are not finite", epoch, len(losses) - 1))
             mean = sum(losses[first:]) / (len(losses) - first)
             result: Any = None if validate is None else validate()      # may be interrupted: all columns grow together
             columns["loss"].append(mean)
@@ -241,8 +246,8 @@ def _attach(history: History, error: BaseException) -> None:
         return
 
 
-def _explanation(step: Any, weights: _Weights, loss: float, epoch: int, number: int) -> str:
-    text = f"fit: the loss is {loss} at step {number} (epoch {epoch})"
+def _explanation(step: Any, weights: _Weights, what: str, epoch: int, number: int) -> str:
+    text = f"fit: {what} at step {number} (epoch {epoch})"
     if not isinstance(step, Function):
         return f"{text}; step is not a gd.function, so nothing was put back"
     ago, batch = weights.back()

@@ -28,8 +28,8 @@ def test_demo_trains_digits_and_draws(tmp_path):
 
 def test_doctests_of_the_package():
     import graphdiff
-    from graphdiff import dtypes, errors, specs
-    for module in (graphdiff, dtypes, errors, specs):
+    from graphdiff import dims, dtypes, errors, specs
+    for module in (graphdiff, dims, dtypes, errors, specs):
         failed, tried = doctest.testmod(module)
         assert tried >= 0 and failed == 0
     assert doctest.testmod(graphdiff).attempted >= 4

@@ -84,11 +84,12 @@ def tensors(r):
 
 CHECKS = {f.__name__: f for f in (survey_trace, descent, xor, piecewise, regression, multi_label, autoencoder, digits_mlp, digits_conv,
                                   attention_lookup, characters, lstm_sequence, graph_layer, layer_recipe, cost_of_backprop, tensors)}
-ELSEWHERE = {"demo", "plotting", "pictures"}      # tested in test_demo.py; helpers and pictures of the README
+ELSEWHERE = {"demo", "by_hand", "plotting"}      # tested in test_demo.py, and helpers
 
 
 def test_every_example_is_checked():
     assert {p.stem for p in FOLDER.glob("*.py")} == set(CHECKS) | ELSEWHERE
+    assert all(len(p.read_text(encoding="utf-8").splitlines()) < 80 for p in FOLDER.glob("*.py"))
 
 
 @pytest.mark.parametrize("name", CHECKS)

@@ -6,6 +6,7 @@ import pytest
 
 import graphdiff as gd
 from graphdiff.errors import GraphdiffError, NodeTypeError, ShapeError
+from graphdiff.training import NotFinite
 
 RNG = np.random.default_rng(3)
 
@@ -332,3 +333,32 @@ def test_a_run_with_dropout_has_the_same_bits_for_any_number_of_threads():
         history = gd.fit(step, gd.data.batches([xs, ts], 128, key=4), epochs=2, progress=False)
         results.append(b"".join(v.value.tobytes() for v in net.variables().values()) + history.loss.tobytes())
     assert results[0] == results[1] == results[2]
+
+
+def test_a_last_step_that_ruins_the_weights_is_an_error():
+    w = gd.variable(np.array(0.0), "w")
+    loss = gd.sqrt(w)       # a finite loss, an infinite derivative
+    step = gd.function([], loss, updates=gd.optim.GradientDescent(1.0).updates(loss, [w]))
+    with pytest.raises(NotFinite, match="the weights are not finite at step 0"):
+        gd.fit(step, [()], epochs=1, progress=False)
+    assert w.value == 0.0
+
+
+def test_infinities_that_were_there_before_are_no_error():
+    low, w = gd.variable(np.array(-np.inf), "low"), gd.variable(np.array(1.0), "w")
+    loss = w * w
+    step = gd.function([], loss, updates={**gd.optim.GradientDescent(0.1).updates(loss, [w]), low: low})
+    assert gd.fit(step, [()], epochs=3, progress=False).stopped == "finished"
+
+
+def test_a_step_without_updates_is_refused():
+    x = gd.input("x")
+    with pytest.raises(gd.errors.NodeTypeError, match="step has no updates"):
+        gd.fit(gd.function([x], x * x), [(1.0,)], epochs=1, progress=False)
+
+
+def test_a_wrong_label_names_the_loss():
+    x, t = gd.input("x", (2, 3)), gd.input("t", (2,), "int64")
+    f = gd.function([x, t], gd.losses.cross_entropy(x, t))
+    with pytest.raises(gd.errors.OutOfBounds, match="cross_entropy: .*index 3 .*size 3"):
+        f(np.zeros((2, 3)), np.array([0, 3]))

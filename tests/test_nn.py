@@ -631,3 +631,9 @@ def test_archives_with_other_members_or_one_twice(tmp_path):
     with pytest.raises(FormatError, match="cannot be a name"):
         nn.save(tmp_path / "b.npz", {"a\0b": np.zeros(1)})
     assert [p.name for p in tmp_path.iterdir()] == ["a.npz"]
+
+
+def test_two_dropouts_of_one_key_drop_different_elements():
+    net = gd.nn.Sequential(gd.nn.Dropout(0.5, key=1), gd.nn.Dropout(0.5, key=1))
+    kept = gd.evaluate(net(np.ones(10_000, "float32"), training=True), {}) != 0
+    assert abs(kept.mean() - 0.25) < 0.03

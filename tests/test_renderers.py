@@ -140,7 +140,7 @@ def test_own_positions_drawn_by_graphviz():
 def test_pictures_of_the_readme(tmp_path):
     """The script draws what the README shows; the stored files are small, and carry no script and no link."""
     root = pathlib.Path(__file__).resolve().parent.parent
-    done = subprocess.run([sys.executable, root / "examples" / "pictures.py", tmp_path], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, root / "tools" / "pictures.py", tmp_path], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     drawn = {p.name for p in tmp_path.iterdir()}
     shown = re.findall(r"!\[[^\]]*\]\(examples/pictures/(\w+\.svg)\)", (root / "README.md").read_text(encoding="utf-8"))

@@ -41,8 +41,9 @@ class Dense(Layer):
 class Dropout(Layer):
     """While training, elements are 0 with probability p and the rest divided by 1 - p; otherwise x itself.
 
-    The mask comes from the key, the number of training steps (a counter in `updates()`) and the place in the network, so it
-    is the same for any number of threads, and another at every step. Source: Srivastava et al. 2014.
+    The mask comes from the key, the number of training steps (a counter in `updates()`) and the place among the dropouts of the
+    outermost layer that is called, so it is the same for any number of threads, and another at every step, when the function
+    has `layer.updates()` among its updates. Source: Srivastava et al. 2014.
     """
 
     def __init__(self, p: float = 0.5, *, key: Any = None, name: str | None = None) -> None:
@@ -60,9 +61,8 @@ class Dropout(Layer):
             return x
         self.later(self.counter, self.counter + 1)
         key = random.fold_in(self.key, self.counter)
-        if self._uses > 1:      # a layer that stands in a network twice drops others there
-            key = random.fold_in(key, self._uses)
-        return random.dropout(x, self.p, key)
+        place = self.place()
+        return random.dropout(x, self.p, random.fold_in(key, place) if place else key)
 
 
 class Embedding(Layer):

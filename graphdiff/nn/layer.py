@@ -20,6 +20,7 @@ class _Calls(threading.local):
 
     depth = 0
     number: object = None
+    drops = 0       # dropout layers met in it so far
 
 
 _calls = _Calls()
@@ -39,7 +40,6 @@ class Layer:
         self._state: list[Node] = []
         self._pending: dict[Node, Node] = {}
         self._call: object = None      # the application that _pending belongs to
-        self._uses = 0                 # how often this layer was applied in it
 
     # -- for subclasses ---------------------------------------------------------------------------------------------------
 
@@ -71,6 +71,11 @@ class Layer:
         """The value of a state variable as far as this application has brought it: a layer may stand in a network twice."""
         return self._pending.get(v, v)
 
+    def place(self) -> int:
+        """How many times `place` was asked before in the application under way: two dropouts of one key must not drop the same."""
+        _calls.drops += 1
+        return _calls.drops - 1
+
     # -- for users --------------------------------------------------------------------------------------------------------
 
     def __call__(self, x: Any, *args: Any, training: bool = False, **options: Any) -> Any:
@@ -78,11 +83,10 @@ class Layer:
         if not isinstance(training, bool):
             raise NodeTypeError(f"{self.name}: training is True or False, not {training!r}")
         if _calls.depth == 0:
-            _calls.number = object()
+            _calls.number, _calls.drops = object(), 0
         if training:
             if self._call is not _calls.number:
-                self._call, self._pending, self._uses = _calls.number, {}, 0
-            self._uses += 1
+                self._call, self._pending = _calls.number, {}
         _calls.depth += 1
         try:
             with scope(self.name):

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..dtypes import FLOAT64, as_dtype
 from ..errors import DTypeError, GraphdiffError, OutOfBounds, ShapeError, compose, show_name
+from ..graph.build import called
 from ..graph.node import Node, describe
 from ..graph.opdef import NEVER
 from ..lower.program import FIRST, Program
@@ -322,6 +323,9 @@ class Loaded:
         node = self.program.instrs[f.instr][4] if 0 <= f.instr < len(self.program.instrs) else None
         at, rows = None, []
         what = "" if node is None else f"{node.op.name}: "
+        if node is not None:      # the user wrote cross_entropy, not gather_along
+            calls = [name for part in node.scope.split("/") if (name := called(part)) is not None]
+            what = f"{calls[0]}: {what}" if calls and calls[0] != node.op.name else what
         if node is not None:
             site = node.site
             at = None if site is None else (str(site), site.source)
