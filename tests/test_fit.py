@@ -360,5 +360,5 @@ def test_a_step_without_updates_is_refused():
 def test_a_wrong_label_names_the_loss():
     x, t = gd.input("x", (2, 3)), gd.input("t", (2,), "int64")
     f = gd.function([x, t], gd.losses.cross_entropy(x, t))
-    with pytest.raises(gd.errors.OutOfBounds, match="cross_entropy: .*index 3 .*size 3"):
+    with pytest.raises(gd.errors.OutOfBounds, match=r"cross_entropy: .*index 3 .*size 3"):
         f(np.zeros((2, 3)), np.array([0, 3]))
