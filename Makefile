@@ -41,7 +41,7 @@ test: $(TEST)/.stamp
 test-long: export GRAPHDIFF_LONG := 1
 test-long: $(TEST)/.stamp
 	$(TEST)/bin/python setup.py -q build_ext --inplace
-	for target in test asan tsan valgrind cross; do $(CORE) $$target; done
+	for target in test asan tsan valgrind planted cross; do $(CORE) $$target; done
 	for isa in $$($(CORE) -s isas); do \
 	    echo "== GRAPHDIFF_ISA=$$isa"; \
 	    GRAPHDIFF_ISA=$$isa $(TEST)/bin/python -m pytest $(PYTEST_ARGS); \

@@ -120,6 +120,10 @@ SCRIPT = """
             q, k, v, m = image("q", 2, 3, 4), image("k", 2, 5, 4), image("v", 2, 5, 4), gd.input("m", (3, 5), "bool")
             y = gd.attention(q, k, v, m)
             return [q, k, v, m], [y, *gd.grad(gd.sum(y), [q, k, v])], None
+        if name == "rows":
+            r, gamma = image("r", 4, 20), image("gamma", 20)
+            y = gd.layer_norm(r, gamma) + gd.softmax(r)
+            return [r, gamma], [y, *gd.grad(gd.sum(gd.square(y)), [r, gamma])], None
         return recurrent()
 
     which, step = sys.argv[1], int(sys.argv[2])
@@ -154,7 +158,7 @@ SCRIPT = """
 
 
 PROGRAMS = ("network", "order", "sort", "scan", "conv", "conv_groups", "conv_input", "conv_weight", "max_pool", "avg_pool", "attention",
-            "recurrent")
+            "rows", "recurrent")
 
 
 @pytest.mark.parametrize("which", PROGRAMS)

@@ -3,12 +3,12 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* ---- tables, best first ---- */
+/* ---- tables, best first; GD_SCALAR_ONLY: for tools/planted.sh ---- */
 extern const gdi_table gdi_table_scalar;
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(GD_SCALAR_ONLY)
 extern const gdi_table gdi_table_avx512, gdi_table_avx2;
 static const gdi_table *const tables[] = {&gdi_table_avx512, &gdi_table_avx2, &gdi_table_scalar};
-#elif defined(__aarch64__)
+#elif defined(__aarch64__) && !defined(GD_SCALAR_ONLY)
 extern const gdi_table gdi_table_neon;
 static const gdi_table *const tables[] = {&gdi_table_neon, &gdi_table_scalar};
 #else

@@ -197,6 +197,10 @@ int main(int argc, char **argv)
         one_avg_pool(dtypes[i % 2], 0, &a);
         one_avg_pool(dtypes[i % 2], 1, &a);
     }
+    /* positions enough for two partial sums of the weight gradient, which a second phase joins */
+    const geometry split = {.x = {2, 8, 1, 58, 66}, .w = {16, 8, 1, 3, 3}, .y = {2, 16, 1, 56, 64},
+                            .attr = {1, 1, 1, 0, 0, 0, 1, 1, 1, 1}};
+    one_conv(GD_OP_CONV_WEIGHT, GD_FLOAT32, &split);
     CHECK(gd_alloc_live() == 0);
     return report();
 }

@@ -113,6 +113,8 @@ static void test_verifier(void)
     REFUSED(READ_ONLY, (b->view[0].base = 1, b->dim[0] = b->dim[2] = b->dim[4] = 2, b->access[1] = GD_WRITE));
     REFUSED(OVERLAP, b->dim[1] = 0);
     REFUSED(ALIAS, b->view[2].offset = 8);
+    REFUSED(ALIAS, b->view[2].offset = 56);              /* one element in common, at either end */
+    REFUSED(ALIAS, (b->view[0].offset = 56, b->view[2].offset = 0));
     REFUSED(ALIAS, (b->view[2].offset = 56, b->dim[5] = -1));
     REFUSED(SHAPE, b->dim[4] = 7);
     REFUSED(DTYPE, b->view[2].dtype = GD_INT64);

@@ -429,6 +429,7 @@ static void test_rules(void)
     REFUSED(OVERLAP, b->dim[3] = 0);
     REFUSED(ALIAS, b->view[3].offset = 8);               /* shifted */
     REFUSED(ALIAS, b->view[3].offset = 0);               /* output 0 over y, which line 2 still reads */
+    REFUSED(ALIAS, (b->view[3].offset = 0, b->attr[10] = 3, b->attr[16] = 2));     /* which the very next line reads */
     fine = good();
     fine->view[3].offset = 0;                               /* fine when nobody reads y afterwards */
     fine->attr[16] = 2;
