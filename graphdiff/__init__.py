@@ -47,7 +47,7 @@ from .ops.einsum import einsum
 from .ops.conv import avg_pool, conv, conv_transpose, max_pool
 from .ops.activations import (batch_norm, celu, clip, elu, gelu, group_norm, hard_tanh, layer_norm, leaky_relu, rms_norm, selu)
 from .ops.attention import attention
-from .ops.derived import (allclose, append, cross, cumulative_prod, cumulative_sum, degrees, heaviside, isclose, nan_to_num, radians, rot90,
+from .ops.derived import (allclose, append, cross, cumulative_prod, cumulative_sum, degrees, float_power, heaviside, isclose, nan_to_num, radians, rot90,
                           trapezoid, vecdot, vector_norm)
 from .ops.gradient import stop_gradient
 from .ops import methods as _methods
@@ -66,7 +66,7 @@ from .scope import scope
 __version__ = "0.1.0"
 newaxis = None
 absolute, acos, acosh, asin, asinh, atan, atan2, atanh = abs, arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh
-true_divide, mod, pow, bitwise_not, float_power = divide, remainder, power, invert, power
+true_divide, mod, pow, bitwise_not = divide, remainder, power, invert
 rad2deg, deg2rad = degrees, radians
 random = random
 diff = _methods.diff      # NumPy's function; the package of that name is reached by import only

@@ -142,3 +142,58 @@ def test_options_of_ufuncs_that_nodes_lack_are_refused_by_name():
     x = gd.input("x", (3,))
     with pytest.raises(NodeTypeError, match=r"np.add: where= is not supported"):
         np.add(x, 1.0, where=np.array([True, False, True]))
+
+
+# -- the same as NumPy, to the dtype -----------------------------------------------------------------------------------------------
+
+def same(f, *arrays):
+    nodes = [gd.input(f"x{i}", a.shape, a.dtype) for i, a in enumerate(arrays)]
+    got = gd.function(nodes, f(gd, *nodes))(*arrays)
+    with np.errstate(all="ignore"):
+        want = f(np, *arrays)
+    assert got.dtype == want.dtype and got.shape == want.shape
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
+def test_remainders_and_roundings_of_integers_are_exact(dtype):
+    info, rng = np.iinfo(dtype), np.random.default_rng(0)
+    a, b = (rng.integers(info.min, info.max, 500, dtype=dtype, endpoint=True) for _ in range(2))
+    b[::7], b[1::7] = 0, 3
+    if info.min < 0:
+        a[:5], b[:3] = info.min, np.array(-1, dtype)
+    same(lambda m, x, y: m.fmod(x, y), a, b)
+    same(lambda m, x: m.fmod(x, 10), a)
+    for decimals in (2, 0, -1, -2, -3):
+        same(lambda m, x, d=decimals: m.round(x, d), rng.integers(0 if dtype == "uint8" else -5000, 100 if dtype == "uint8" else 5000, 500).astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "float32"])
+@pytest.mark.parametrize("shape", [(3,), (3, 4), (2, 3, 3), (0, 2)])
+def test_triangles_keep_the_dtype(dtype, shape):
+    a = (np.random.default_rng(0).random(shape) * 9).astype(dtype)
+    for k in (-1, 0, 1):
+        same(lambda m, x, k=k: m.tril(x, k), a)
+        same(lambda m, x, k=k: m.triu(x, k), a)
+
+
+def test_small_differences_from_numpy():
+    same(lambda m, x: m.diagonal(x, -1, 0, 2), np.zeros((4, 0, 4)))
+    for low, high in ((-1, 2), (3, 300), (-5, 1000)):
+        same(lambda m, x, low=low, high=high: m.clip(x, low, high), np.arange(9, dtype="u1"))
+    x = gd.input("x", (4,), "float32")
+    assert gd.float_power(x, 2).dtype == "float64" and np.float_power(x, 2).dtype == "float64"
+    with pytest.raises(gd.errors.NodeTypeError, match="linspace: start and stop must be numbers"):
+        np.linspace(x[0], 1)
+    with pytest.raises(gd.errors.ShapeError, match="tril: an array of at least one axis"):
+        gd.tril(gd.input("s"))
+
+
+@pytest.mark.parametrize("ord", [1.5, 2, 3, 4])
+def test_norms_are_smooth_at_the_origin(ord):
+    x = gd.input("x", (3,))
+    y = gd.vector_norm(x, ord=ord)
+    f = gd.function([x], [y, gd.grad(y, x)])
+    assert [r.tolist() for r in f(np.zeros(3))] == [0.0, [0.0] * 3]
+    a = np.array([1.0, -2.0, 0.5])
+    np.testing.assert_allclose(f(a)[0], np.linalg.norm(a, ord), rtol=1e-14)

@@ -10,7 +10,7 @@ from ..errors import NodeTypeError
 from ..graph.build import located
 from ..graph.node import Node
 
-_UFUNCS = {"absolute": "abs", "true_divide": "divide", "float_power": "power", "mod": "remainder", "conjugate": "positive",
+_UFUNCS = {"absolute": "abs", "true_divide": "divide", "mod": "remainder", "conjugate": "positive",
            "invert": "invert", "bitwise_not": "invert", "positive": "positive", "fabs": "abs"}
 _OPTIONS = {"vecdot": ("axis",)}       # of ufuncs that have some of their own
 _REDUCE = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any",

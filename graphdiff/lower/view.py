@@ -81,7 +81,7 @@ class View:
         """Both axes replaced by one at the end that runs along the diagonal, as numpy.diagonal."""
         n1, n2 = self.shape[axis1], self.shape[axis2]
         n = max(0, min(n1 + min(offset, 0), n2 - max(offset, 0)))
-        shift = (max(offset, 0) * self.strides[axis2] - min(offset, 0) * self.strides[axis1]) if n else 0
+        shift = (max(offset, 0) * self.strides[axis2] - min(offset, 0) * self.strides[axis1]) if n and 0 not in self.shape else 0
         rest = [i for i in range(len(self.shape)) if i not in (axis1, axis2)]
         return self.with_layout([self.shape[i] for i in rest] + [n],
                                 [self.strides[i] for i in rest] + [self.strides[axis1] + self.strides[axis2]], shift)

@@ -97,6 +97,10 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
         raise NodeTypeError("a bound is given twice")
     low, high = a_min if min is None else min, a_max if max is None else max
     y = as_node(x)
+    if y.dtype.kind in "iu":      # a number beyond the dtype is no bound
+        info = np.iinfo(y.dtype)
+        low = None if type(low) is int and low < info.min else low
+        high = None if type(high) is int and high > info.max else high
     if low is not None:
         y = maximum(y, low)
     return y if high is None else minimum(y, high)

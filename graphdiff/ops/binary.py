@@ -194,11 +194,21 @@ def polygamma(n: Any, x: Any) -> Node:
     return _poly(n, x)
 
 
-fmod = binary("fmod", "the remainder with the sign of x", np.fmod, (ONE, lambda x, y, z: -trunc_(x / y)), ulp=0,
+_fmod = binary("fmod", "the remainder with the sign of x", np.fmod, (ONE, lambda x, y, z: -trunc_(x / y)), ulp=0,
               domain=((0.3, 2), (0.7, 0.9)), analytic=lambda x, y: x - y * np.trunc(np.real(x) / np.real(y)))
 remainder = binary("remainder", "x - y floor(x / y), the sign of y", np.remainder,
                    (ONE, lambda x, y, z: -floor_divide(x, y)), kind="any", bools=False, ulp=0, domain=((0.3, 2), (0.7, 0.9)),
                    symbol="%", analytic=lambda x, y: x - y * np.floor(np.real(x) / np.real(y)))
+@public
+def fmod(x: Any, y: Any) -> Node:
+    """The remainder of x / y rounded towards 0: it has the sign of x. Integers stay integers; by 0 they give 0."""
+    x, y = pair(x, y)
+    if x.dtype.kind == "f":
+        return _fmod(x, y)
+    r = remainder(x, y)       # of two bools an error, as % of them
+    return where(logical_and(not_equal(r, 0), not_equal(less(x, 0), less(y, 0))), subtract(r, y), r)
+
+
 floor_divide: Binary = binary("floor_divide", "floor(x / y)", np.floor_divide, kind="any", bools=False, zero=True, ulp=0, symbol="//")
 
 _WHOLE = "it is defined for integers only"

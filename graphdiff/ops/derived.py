@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import BOOL, FLOAT16, FLOAT32
+from ..dtypes import BOOL, FLOAT16, FLOAT32, FLOAT64
 from ..errors import DTypeError, NodeTypeError, ShapeError
 from ..graph.build import as_node, composed, public
 from ..graph.node import Node
 from ..specs import nelements, normalize_axes, normalize_axis
-from .binary import add, bitwise_and, bitwise_or, equal, less_equal, multiply, subtract, where
+from .binary import add, bitwise_and, bitwise_or, equal, less_equal, multiply, power, subtract, where
 from .einsum import einsum
 from .families import cast, floating, pair
 from .movement import concatenate, cut, flip, full, moveaxis, permute, ravel, reshape_to, stack, swapaxes
@@ -226,5 +226,12 @@ def vector_norm(x: Any, *, axis: Any = None, keepdims: bool = False, ord: Any = 
     return reshape_to(out, tuple(1 if i in axes else n for i, n in enumerate(x.shape))) if keepdims else out
 
 
-__all__ = ["allclose", "append", "cross", "cumulative_prod", "cumulative_sum", "degrees", "heaviside", "isclose", "nan_to_num", "radians",
+@public
+def float_power(x: Any, y: Any) -> Node:
+    """x to the power y in float64, whatever the operands are."""
+    x, y = pair(x, y)
+    return power(cast(x, FLOAT64), cast(y, FLOAT64))
+
+
+__all__ = ["allclose", "append", "cross", "cumulative_prod", "cumulative_sum", "degrees", "float_power", "heaviside", "isclose", "nan_to_num", "radians",
            "rot90", "trapezoid", "vecdot", "vector_norm"]

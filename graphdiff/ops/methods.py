@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..dtypes import as_dtype
+from ..dtypes import INT64, as_dtype
 from ..errors import GraphdiffError, NodeTypeError, ShapeError
 from ..graph.build import as_node, located, public
 from ..graph.node import Node
@@ -73,15 +73,26 @@ _attach("__round__", lambda self, n=None: _round(self, 0 if n is None else n))
 
 
 def _round(self: Any, decimals: int = 0) -> Node:
-    """The nearest number with so many decimals, ties to even; integers stay."""
+    """The nearest number with so many decimals, ties to even; integers to tens, hundreds, ... with negative decimals."""
     from ..graph.build import as_node
     x = as_node(self)
     if x.dtype.kind != "f":
-        return x
+        return x if decimals >= 0 or x.dtype.kind == "b" else _round_whole(x, 10 ** -decimals)
     if decimals == 0:
         return u.rint_(x)
     scale = 10.0 ** decimals
     return u.rint_(x * scale) / scale
+
+
+def _round_whole(x: Node, unit: int) -> Node:
+    """Integers to the nearest multiple of unit, ties to even multiples, wrapping like all of their arithmetic."""
+    wide = cast(x, INT64)
+    if unit > 2**62:
+        return cast(wide * 0, x.dtype)
+    low = b.remainder(wide, unit)
+    count = b.floor_divide(wide, unit)
+    up = b.logical_or(b.greater(2 * low, unit), b.logical_and(b.equal(2 * low, unit), b.equal(b.remainder(count, 2), 1)))
+    return cast((count + cast(up, INT64)) * unit, x.dtype)
 
 
 def _whole(f: Callable[[Any], Node]) -> Callable[[Any], Node]:

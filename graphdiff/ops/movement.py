@@ -665,24 +665,27 @@ def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Node:
 
 def _triangle(x: Node, k: int, lower: bool) -> Node:
     from .binary import greater_equal, where
-    n, m = x.shape[-2], x.shape[-1]
+    if x.ndim == 0:
+        raise ShapeError("an array of at least one axis is needed")
+    n, m = x.shape[-1 if x.ndim == 1 else -2], x.shape[-1]      # of a vector, every row is the vector
+    zero = scalar(0, x.dtype)
     if not (isinstance(n, int) and isinstance(m, int)):
         below = greater_equal(_count(n, (n, 1)) + (k if lower else k - 1), _count(m, (1, m)))
-        return where(below, x, 0) if lower else where(below, 0, x)
-    mask = np.tri(n, m, k if lower else k - 1, dtype=bool)
-    return where(mask, x, 0) if lower else where(mask, 0, x)
+    else:
+        below = as_node(np.tri(n, m, k if lower else k - 1, dtype=bool))
+    return where(below, x, zero) if lower else where(below, zero, x)
 
 
 @public
 def tril(x: Any, k: int = 0) -> Node:
-    """x with the elements above the k-th diagonal set to 0."""
-    return _triangle(_at_least(as_node(x), 2), k, True)
+    """x with the elements above the k-th diagonal set to 0; of a vector, the matrix whose rows it is."""
+    return _triangle(as_node(x), k, True)
 
 
 @public
 def triu(x: Any, k: int = 0) -> Node:
-    """x with the elements below the k-th diagonal set to 0."""
-    return _triangle(_at_least(as_node(x), 2), k, False)
+    """x with the elements below the k-th diagonal set to 0; of a vector, the matrix whose rows it is."""
+    return _triangle(as_node(x), k, False)
 
 
 # -- constants -----------------------------------------------------------------------------------------------------
@@ -751,8 +754,10 @@ def arange(*args: Any, dtype: Any = None) -> Node:
 
 
 @public
-def linspace(start: float, stop: float, num: Any = 50, *, endpoint: bool = True, dtype: Any = None) -> Node:
-    """numpy.linspace as a constant."""
+def linspace(start: Any, stop: Any, num: Any = 50, *, endpoint: bool = True, dtype: Any = None) -> Node:
+    """numpy.linspace as a constant: start and stop are numbers."""
+    if isinstance(start, Node) or isinstance(stop, Node):
+        raise NodeTypeError("start and stop must be numbers, not nodes\nhint: start + (stop - start) * gd.linspace(0, 1, num)")
     if isinstance(num, Node) or not hasattr(num, "__index__") or num < 0:
         raise ShapeError(f"num must be a whole number, at least 0, not {num!r}")
     return make_constant(np.linspace(start, stop, num, endpoint=endpoint).astype(FLOAT64 if dtype is None else as_dtype(dtype)))

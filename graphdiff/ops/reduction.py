@@ -356,7 +356,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> N
 
 
 def _vector_norm(x: Node, ord: Any, axes: tuple[int, ...], keep: bool) -> Node:
-    from .binary import not_equal, power
+    from .binary import equal, not_equal, power, where
     from .unary import abs
     if isinstance(ord, bool) or not isinstance(ord, (int, float, np.number)) or ord != ord:
         raise DTypeError(f"ord must be a number for a vector, not {ord!r}")
@@ -368,7 +368,11 @@ def _vector_norm(x: Node, ord: Any, axes: tuple[int, ...], keep: bool) -> Node:
         return make(MIN, (abs(x),), (axes, keep))
     if ord == 0:
         return make(SUM, (cast(not_equal(x, 0.0), x.dtype),), (axes, keep))
-    return power(make(SUM, (power(abs(x), float(ord)),), (axes, keep)), 1.0 / float(ord))
+    total = make(SUM, (power(abs(x), float(ord)),), (axes, keep))
+    if ord < 0:
+        return power(total, 1.0 / float(ord))
+    flat = equal(total, 0.0)       # a minimum, like that of every norm: see root
+    return where(flat, 0.0, power(where(flat, 1.0, total), 1.0 / float(ord)))
 
 
 def _matrix_norm(x: Node, ord: Any, row: int, column: int, keep: bool) -> Node:
