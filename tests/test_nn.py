@@ -637,3 +637,21 @@ def test_two_dropouts_of_one_key_drop_different_elements():
     net = gd.nn.Sequential(gd.nn.Dropout(0.5, key=1), gd.nn.Dropout(0.5, key=1))
     kept = gd.evaluate(net(np.ones(10_000, "float32"), training=True), {}) != 0
     assert abs(kept.mean() - 0.25) < 0.03
+
+
+def test_the_functions_of_graph_layer_and_embedding():
+    layer = nn.GraphLayer(3, 4, "tanh", key=1, n_edge=2, n_global=5, how="mean")
+    rng = np.random.default_rng(0)
+    v, e, u = (rng.standard_normal(s).astype("float32") for s in ((6, 3), (7, 2), (5,)))
+    senders, receivers = rng.integers(0, 6, 7), rng.integers(0, 6, 7)
+
+    def dense(part):
+        return lambda x: nn.functional.dense(x, part.w, part.b, activation="tanh")
+    mine = nn.functional.graph_layer(v, senders, receivers, dense(layer.edge), dense(layer.node), dense(layer.globals), e=e, u=u, how="mean")
+    theirs = layer(v, senders, receivers, e, u)
+    for a, b in zip(mine, theirs, strict=True):
+        np.testing.assert_array_equal(gd.evaluate(a, {}), gd.evaluate(b, {}))
+    table = nn.Embedding(10, 3, key=2)
+    np.testing.assert_array_equal(gd.evaluate(nn.functional.embedding(np.array([[1, 9]]), table.w), {}), table.w.value[[[1, 9]]])
+    with pytest.raises(gd.errors.OutOfBounds):
+        gd.evaluate(nn.functional.embedding(np.array([-1]), table.w), {})

@@ -10,10 +10,10 @@ from ..errors import DTypeError, ShapeError
 from ..graph.build import as_node
 from ..graph.node import Node
 from ..ops import random
-from ..ops.indexing import from_zero, take
 from ..ops.linalg import matmul
 from . import activation as activations
 from . import checks, init
+from . import functional as F
 from .init import make
 from .layer import Layer
 
@@ -77,6 +77,6 @@ class Embedding(Layer):
         ids = as_node(x)
         if ids.dtype.kind not in "iu":
             raise DTypeError(f"{self.name}: ids are {ids.dtype}, integers are needed")
-        return take(self.w, from_zero(ids), axis=0)
+        return F.embedding(ids, self.w)
 
 

@@ -5,21 +5,25 @@ gd.dropout ... at top level.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 from ..errors import NodeTypeError, ShapeError
 from ..graph.build import as_node, composed, public
 from ..graph.node import Node
 from ..ops.attention import attention
-from ..ops.indexing import segment_max, segment_mean, segment_sum, take
+from ..ops.indexing import from_zero, segment_max, segment_mean, segment_sum, take
 from ..ops.linalg import matmul
-from ..ops.movement import concatenate, reshape_to, transpose
+from ..ops.movement import broadcast_to, concatenate, expand_dims, reshape_to, transpose, zeros
+from ..ops.reduction import max as max_of
+from ..ops.reduction import mean, sum
 from ..ops.sequence import gru, gru_cell, lstm, lstm_cell, rnn, rnn_cell
 from . import activation as activations
 from . import checks
 
-__all__ = ["aggregate", "dense", "gru", "gru_cell", "lstm", "lstm_cell", "multi_head_attention", "rnn", "rnn_cell"]
+__all__ = ["aggregate", "dense", "embedding", "graph_layer", "gru", "gru_cell", "lstm", "lstm_cell", "multi_head_attention", "rnn", "rnn_cell"]
+
+POOLS: dict[str, Any] = {"sum": sum, "mean": mean, "max": max_of}
 
 
 @public
@@ -84,11 +88,43 @@ def aggregate(messages: Any, receivers: Any, n: int, how: str = "sum") -> Node:
     return y
 
 
-def gathered(nodes: Node, senders: Any, receivers: Any, edges: Node | None) -> Sequence[Node]:
-    """Per edge: its own features, those of its sender and of its receiver."""
-    parts = [take(nodes, senders, axis=0), take(nodes, receivers, axis=0)]
-    return parts if edges is None else [edges, *parts]
+@composed
+def graph_layer(v: Any, senders: Any, receivers: Any, edge: Callable[[Node], Node], node: Callable[[Node], Node],
+                whole: Callable[[Node], Node] | None = None, *, e: Any = None, u: Any = None, how: str = "sum") -> tuple[Node, Node, Any]:
+    """(v', e', u'): e' = edge(e, v of the sender, v of the receiver, u), v' = node(v, e' gathered at v, u), u' = whole(u, e', v').
+
+    v [nodes, n], senders and receivers [edges], e [edges, m], u [k]; edge, node and whole are functions of rows of features,
+    such as layers; whole None: u' is None. how: "sum", "mean" or "max". Source: Battaglia et al. 2018.
+    """
+    v = as_node(v)
+    parts = [take(v, senders, axis=0), take(v, receivers, axis=0)]
+    if e is not None:
+        parts.insert(0, as_node(e))
+    about = [v]
+    if u is not None:
+        u = as_node(u)
+        parts.append(_repeated(u, parts[0].shape[0]))
+        about.append(_repeated(u, v.shape[0]))
+    messages = edge(concatenate(parts, -1))
+    about.insert(1, aggregate(messages, receivers, v.shape[0], how))
+    new = node(concatenate(about, -1))
+    if whole is None:
+        return new, messages, None
+    return new, messages, whole(concatenate([*([] if u is None else [u]), _pooled(messages, how), _pooled(new, how)], -1))
 
 
-def joined(parts: Sequence[Node]) -> Node:
-    return parts[0] if len(parts) == 1 else concatenate(list(parts), -1)
+def _repeated(u: Node, n: Any) -> Node:
+    return broadcast_to(expand_dims(u, 0), (n, u.shape[0]))
+
+
+def _pooled(x: Node, how: str) -> Node:
+    """[n, d] -> [d]; zeros where there are none, as for a node without messages."""
+    if isinstance(x.shape[0], int) and x.shape[0] > 0:
+        return POOLS[how](x, axis=0)
+    return aggregate(x, zeros((x.shape[0],), "int64"), 1, how)[0]
+
+
+@public
+def embedding(ids: Any, w: Any) -> Node:
+    """Rows of w [n, n_out] for ids [..] of 0 .. n - 1 -> [.., n_out]. An id outside is an error when it runs."""
+    return take(w, from_zero(as_node(ids)), axis=0)

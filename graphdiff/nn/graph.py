@@ -1,6 +1,7 @@
 """A layer of a graph network: edges, nodes and a global vector are updated in turn."""
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from ..dims import unify
@@ -8,15 +9,10 @@ from ..errors import DTypeError, NodeTypeError, ShapeError
 from ..graph.build import as_node
 from ..graph.node import Node
 from ..ops.indexing import from_zero
-from ..ops.movement import broadcast_to, expand_dims, zeros
-from ..ops.reduction import max as max_of
-from ..ops.reduction import mean, sum
 from . import checks, init
 from . import functional as F
 from .dense import Dense
 from .layer import Layer
-
-_POOLS: dict[str, Any] = {"sum": sum, "mean": mean, "max": max_of}
 
 
 class GraphLayer(Layer):
@@ -30,8 +26,8 @@ class GraphLayer(Layer):
     def __init__(self, n_node: int, n_out: int, activation: Any = "relu", bias: bool = True, init: Any = "glorot", key: Any = None,
                  dtype: Any = "float32", name: str | None = None, *, n_edge: int = 0, n_global: int = 0, how: str = "sum") -> None:
         super().__init__(name)
-        if how not in _POOLS:
-            raise NodeTypeError(f"how is one of {', '.join(_POOLS)}, not {how!r}")
+        if how not in F.POOLS:
+            raise NodeTypeError(f"how is one of {', '.join(F.POOLS)}, not {how!r}")
         self.how = how
         self.n_node, self.n_out = checks.size(n_node, "n_node"), checks.size(n_out, "n_out")
         self.n_edge, self.n_global = checks.size(n_edge, "n_edge", 0), checks.size(n_global, "n_global", 0)
@@ -61,31 +57,13 @@ class GraphLayer(Layer):
             if e.ndim != 2 or unify(e.shape[0], senders.shape[0]) is None:
                 raise ShapeError(f"{self.name}: e is {e.spec}, [{senders.shape[0]}, {self.n_edge}] is needed")
             checks.features(e, 1, self.n_edge, self.name)
-        parts = list(F.gathered(v, senders, receivers, e))
-        nodes = v.shape[0]
         if u is not None:
             u = as_node(u)
             if u.ndim != 1 or unify(u.shape[0], self.n_global) is None:
                 raise ShapeError(f"{self.name}: u is {u.spec}, [{self.n_global}] is needed")
-            parts.append(_repeated(u, senders.shape[0]))
-        e = self.edge(F.joined(parts), training=training)
-        about = [v, F.aggregate(e, receivers, nodes, self.how)]
-        if u is not None:
-            about.append(_repeated(u, nodes))
-        new = self.node(F.joined(about), training=training)
-        if self.globals is None:
-            return new, e, None
-        return new, e, self.globals(F.joined([u, self._pool(e), self._pool(new)]), training=training)
-
-    def _pool(self, x: Node) -> Node:
-        """[n, d] -> [d]; zeros where there are none, as for a node without messages."""
-        if isinstance(x.shape[0], int) and x.shape[0] > 0:
-            return _POOLS[self.how](x, axis=0)
-        return F.aggregate(x, zeros((x.shape[0],), "int64"), 1, self.how)[0]
-
-
-def _repeated(u: Node, n: Any) -> Node:
-    return broadcast_to(expand_dims(u, 0), (n, u.shape[0]))
+        whole = None if self.globals is None else partial(self.globals, training=training)
+        return F.graph_layer(v, senders, receivers, partial(self.edge, training=training), partial(self.node, training=training), whole,
+                             e=e, u=u, how=self.how)
 
 
 _split = init.split
