@@ -215,7 +215,7 @@ def _without(x: Node, axis: int, which: int) -> Node:
 @public
 def vector_norm(x: Any, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Node:
     """The norm of the vectors along an axis, or of all elements along several (axis=None: along all); ord as for norm. Derivative
-    0 at the origin for ord=2."""
+    0 at the origin for ord > 1."""
     x = floating(x)
     axes = normalize_axes(axis, x.ndim)
     if len(axes) == 1:
