@@ -1,7 +1,6 @@
 /* map.c: runs the blocks of an elementwise plan.
  * No operation reads an operand's block after one has written it, so an output that is exactly an input's memory is fine. */
-#include "program.h"
-#include <string.h>
+#include "blocks.h"
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
@@ -20,8 +19,6 @@ typedef struct feed {
 } feed;
 
 /* ---- which block ---- */
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 static void measure(const gdi_plan *p, block *b)
 {
     const int last = p->ndim - 1;
@@ -89,28 +86,7 @@ static char *address(const gdi_plan *p, const gdi_plan_operand *o, const feed *f
     return at;
 }
 
-/* ---- moving elements ----
- * By element size, whatever the type; the four sizes are made from one text by inlining. */
-#define INLINE static inline __attribute__((always_inline))
-
-INLINE void move_one(int size, char *to, const char *from)
-{
-    memcpy(to, from, (size_t)size);
-}
-
-INLINE void move_run(int size, char *to, int64_t to_stride, const char *from, int64_t from_stride, int64_t n)
-{
-    if (from_stride == 0) {
-        uint64_t value = 0;
-        memcpy(&value, from, (size_t)size);
-        for (int64_t i = 0; i < n; i++)
-            memcpy(to + i * to_stride, &value, (size_t)size);
-    } else {
-        for (int64_t i = 0; i < n; i++)
-            move_one(size, to + i * to_stride, from + i * from_stride);
-    }
-}
-
+/* ---- moving elements ---- */
 /* Runs shorter than this are moved here: more are worth a call of the ISA's own, which shuffles small strides. */
 enum { SHORT_RUN = 24 };
 INLINE void move_any(int size, const gdi_plan_operand *o, char *to, int64_t to_stride, const char *from, int64_t from_stride, int64_t n)
@@ -152,12 +128,6 @@ INLINE void walk(int size, int out, const gdi_plan *p, const gdi_plan_operand *o
         n = p->inner;
     }
 }
-
-#define BY_SIZE(size, call) switch (size) { \
-    case 1: { enum { S = 1 }; call; break; } \
-    case 2: { enum { S = 2 }; call; break; } \
-    case 4: { enum { S = 4 }; call; break; } \
-    default: { enum { S = 8 }; call; } }
 
 static void gather(const gdi_plan *p, const gdi_plan_operand *o, char *place, char *buffer, const block *b, int64_t n)
 {
@@ -320,16 +290,6 @@ static void run_tile(const gdi_plan *p, feed *f, block *b, values *v)
 }
 
 /* ---- sums ---- */
-static void put_sum(const gdi_plan *p, const gdi_sink *s, char *to, double sum)
-{
-    if (p->operand[s->to].size == 8) {
-        memcpy(to, &sum, sizeof sum);
-    } else {
-        const float narrow = (float)sum;
-        memcpy(to, &narrow, sizeof narrow);
-    }
-}
-
 /* An item: up to GDI_FOLD_BLOCK elements of a row, block by block. Its sums are the row's, or parts in scratch. */
 static void run_sums(const gdi_plan *p, feed *f, block *b, values *v, int64_t item, char *scratch)
 {
@@ -349,7 +309,7 @@ static void run_sums(const gdi_plan *p, feed *f, block *b, values *v, int64_t it
         if (p->pieces > 1)
             memcpy(scratch + (k * p->items + item) * (int64_t)sizeof sum, &sum, sizeof sum);
         else
-            put_sum(p, s, address(p, p->operand + s->to, f + s->to, b), sum);
+            put_sum(address(p, p->operand + s->to, f + s->to, b), p->operand[s->to].size, sum);
     }
 }
 
@@ -368,20 +328,8 @@ static void run_whole(const gdi_plan *p, const feed *f, int64_t lo, int64_t hi, 
         }
         double sum;
         p->whole(x, p->inner, &sum);
-        put_sum(p, s, address(p, p->operand + s->to, f + s->to, &b), sum);
+        put_sum(address(p, p->operand + s->to, f + s->to, &b), p->operand[s->to].size, sum);
     }
-}
-
-/* Neighbours are joined until one is left: the tree of a sum. */
-static double join(double *part, int64_t n)
-{
-    for (; n > 1; n = (n + 1) / 2) {
-        for (int64_t i = 0; i < n / 2; i++)
-            part[i] = part[2 * i] + part[2 * i + 1];
-        if (n & 1)
-            part[n / 2] = part[n - 1];
-    }
-    return part[0];
 }
 
 void gdi_map_join(const gdi_plan *p, char *const *base, char *scratch)
@@ -394,7 +342,7 @@ void gdi_map_join(const gdi_plan *p, char *const *base, char *scratch)
         const feed f = {.data = base[o->place.base] + o->place.offset};
         for (int64_t item = 0; item < p->items; item += p->pieces, part += p->pieces) {
             locate(p, item, &b);
-            put_sum(p, s, address(p, o, &f, &b), join(part, p->pieces));
+            put_sum(address(p, o, &f, &b), o->size, join(part, p->pieces));
         }
     }
 }

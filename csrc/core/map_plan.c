@@ -3,7 +3,7 @@
  * The order of the elements does not matter to an elementwise op, so axes are turned (the output's strides become
  * positive), sorted by the output's stride and merged where all operands allow it. If one contiguous run is left the
  * step is flat; else it gets a plan of blocks. */
-#include "program.h"
+#include "blocks.h"
 
 /* Rows shorter than this are gathered into blocks that span rows: a call of a kernel must be worth it. */
 enum { LONG_ROW = 128 };
@@ -310,7 +310,6 @@ static void keep_layout(gdi_plan *p, const layout *l, int64_t *to)
     }
 }
 
-static int64_t aligned(int64_t nbytes) { return (nbytes + GDI_ALIGN - 1) / GDI_ALIGN * GDI_ALIGN; }
 
 /* A plan and the tables it points to, in one block. */
 static gdi_plan *new_plan(gd_program *program, layout *l, int64_t n, int n_out, int n_micro, int n_sink)

@@ -1,6 +1,6 @@
 /* rows.c: runs the items of a plan of rows (rows.h). */
 #include "rows.h"
-#include <string.h>
+#include "blocks.h"
 
 typedef struct state {
     const gdi_rows *p;
@@ -14,8 +14,6 @@ typedef struct state {
     int64_t place[GDI_MAX_NDIM];     /* the coordinates of `first` */
 } state;
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* ---- finding elements ---- */
 static int64_t row_offset(const gdi_rows *p, const gdi_row_operand *o, int64_t row)
 {
@@ -27,19 +25,12 @@ static int64_t row_offset(const gdi_rows *p, const gdi_row_operand *o, int64_t r
     return at;
 }
 
-static void move_run(int size, char *to, int64_t to_stride, const char *from, int64_t from_stride, int64_t n)
+static void move(int size, char *to, int64_t to_stride, const char *from, int64_t from_stride, int64_t n)
 {
-    if (to_stride == size && from_stride == size) {
+    if (to_stride == size && from_stride == size)
         memcpy(to, from, (size_t)(n * size));
-        return;
-    }
-    for (int64_t i = 0; i < n; i++, to += to_stride, from += from_stride)
-        switch (size) {
-        case 1: memcpy(to, from, 1); break;
-        case 2: memcpy(to, from, 2); break;
-        case 4: memcpy(to, from, 4); break;
-        default: memcpy(to, from, 8);
-        }
+    else
+        BY_SIZE(size, move_run(S, to, to_stride, from, from_stride, n))
 }
 
 /* `count` elements of a row from number `first` on, to the buffer or (out) back. */
@@ -59,9 +50,9 @@ static void walk(const gdi_rows *p, const gdi_row_operand *o, char *row, int64_t
         for (int d = 0; d <= last; d++)
             place += at[d] * stride[d];
         if (out)
-            move_run(o->size, place, step, buffer, o->size, n);
+            move(o->size, place, step, buffer, o->size, n);
         else
-            move_run(o->size, buffer, o->size, place, step, n);
+            move(o->size, buffer, o->size, place, step, n);
         buffer += n * o->size;
         count -= n;
         at[last] = 0;
@@ -120,28 +111,6 @@ static void fill(state *s, const gdi_row_move_of *m)
 
 /* ---- sums of rows ---- */
 enum { PARTS = GDI_LONGEST_ROW / GDI_FOLD_BLOCK };
-
-static void put(char *to, int size, double sum)
-{
-    if (size == 8) {
-        memcpy(to, &sum, sizeof sum);
-    } else {
-        const float narrow = (float)sum;
-        memcpy(to, &narrow, sizeof narrow);
-    }
-}
-
-/* Neighbours are joined until one is left: the tree of a sum. */
-static double join(double *part, int64_t n)
-{
-    for (; n > 1; n = (n + 1) / 2) {
-        for (int64_t i = 0; i < n / 2; i++)
-            part[i] = part[2 * i] + part[2 * i + 1];
-        if (n & 1)
-            part[n / 2] = part[n - 1];
-    }
-    return part[0];
-}
 
 /* ---- sections ---- */
 /* lanes: of the sums, row by row. */
@@ -235,7 +204,7 @@ static void sweep_row(state *s, const gdi_section *c, char *const *columns, char
     }
     for (int i = 0; i < c->n_sink; i++) {
         const gdi_row_sink *k = p->sink + c->sink + i;
-        put(s->slot[k->to], k->size, join(parts + i * PARTS, blocks));
+        put_sum(s->slot[k->to], k->size, join(parts + i * PARTS, blocks));
     }
     s->first = 0;
 }
@@ -247,7 +216,7 @@ static void sweep_batch(state *s, const gdi_section *c, char (*lanes)[GDI_ROW_LA
     for (int i = 0; i < c->n_sink; i++) {
         const gdi_row_sink *k = s->p->sink + c->sink + i;
         for (int64_t q = 0; q < s->rows; q++)
-            put((char *)s->slot[k->to] + q * k->size, k->size, k->fold->join(lanes[i][q]));
+            put_sum((char *)s->slot[k->to] + q * k->size, k->size, k->fold->join(lanes[i][q]));
     }
 }
 
@@ -386,7 +355,7 @@ void gdi_rows_join(const gdi_rows *p, char *const *base, char *scratch)
         for (int64_t j = 0; j < p->n; j++) {
             for (int64_t g = 0; g < groups; g++)
                 column[g] = sums[g * p->n + j];
-            put(to + j * o->size, o->size, join(column, groups));
+            put_sum(to + j * o->size, o->size, join(column, groups));
         }
     }
 }

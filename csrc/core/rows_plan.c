@@ -1,6 +1,6 @@
 /* rows_plan.c: how an instruction over rows (rows.h) is walked, decided once. */
 #include "rows.h"
-#include <string.h>
+#include "blocks.h"
 
 /* A block in bytes of its largest element: four and more stay in L1 together. */
 enum { BLOCK_NBYTES = 16384 };
@@ -21,8 +21,6 @@ typedef struct draft {
     int64_t rows, count;
 } draft;
 
-static int64_t aligned(int64_t nbytes) { return (nbytes + GDI_ALIGN - 1) / GDI_ALIGN * GDI_ALIGN; }
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- axes ---- */
 /* Axes first .. last-1 of the whole operands, put behind those that are there and merged with each other. */

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..dtypes import FLOAT16, FLOAT32, FLOAT64
 from .rows import rows
-from .view import View, contiguous_strides, count
+from .view import View, contiguous_strides, count, usage
 
 # The C core (program.h) allows 32 operands, 32 registers and 256 operations. Values still to be used are counted as
 # outputs, which bounds registers too, but for operands that die in a line and cannot be written over: at most three.
@@ -107,15 +107,7 @@ class _Fuser:
         self.buffers = buffers
         self.fixed = fixed
         self.elementwise = elementwise
-        self.uses = [0] * len(buffers)
-        self.writes = [0] * len(buffers)
-        for _, outs, ins, _, _ in instrs:
-            for v in ins:
-                if v.buffer >= 0:
-                    self.uses[v.buffer] += 1
-            for v in outs:
-                if v.buffer >= 0:
-                    self.writes[v.buffer] += 1
+        self.uses, self.writes = usage(instrs, len(buffers))
         self.result: list[Any] = []
         self.groups: dict[int, tuple[Any, ...]] = {}
         self.open: list[_Group] = []

@@ -14,7 +14,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..dtypes import FLOAT16, FLOAT32, FLOAT64
-from .view import View, contiguous_strides, count
+from .view import View, contiguous_strides, count, usage
 
 # The C core's limits (rows.h): operands, lines, registers of each kind, elements of a row.
 OPERANDS, LINES, NUMBERS, LONGEST = 32, 256, 32, 1 << 20
@@ -410,15 +410,7 @@ class _Writer:
 class _Finder:
     def __init__(self, instrs: Sequence[Any], commit: int, buffers: Sequence[int], fixed: Mapping[int, int], elementwise: Container[str]) -> None:
         self.buffers, self.fixed, self.elementwise = buffers, fixed, elementwise
-        self.uses = [0] * len(buffers)
-        self.writes = [0] * len(buffers)
-        for _, outs, ins, _, _ in instrs:
-            for v in ins:
-                if v.buffer >= 0:
-                    self.uses[v.buffer] += 1
-            for v in outs:
-                if v.buffer >= 0:
-                    self.writes[v.buffer] += 1
+        self.uses, self.writes = usage(instrs, len(buffers))
         self.instrs = instrs[:commit]
         self.wanted: dict[int, _Domain] = {}     # id of an instruction that a sum of rows needs, or of the sum
         self._seeds()

@@ -5,6 +5,7 @@ offset in bytes, sizes, and strides in elements.
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -23,6 +24,19 @@ def count(shape: tuple[int, ...]) -> int:
     for s in shape:
         n *= s
     return n
+
+
+def usage(instrs: Sequence[Any], n: int) -> tuple[list[int], list[int]]:
+    """How many operands of the instructions read, and how many write, each of the n buffers of the arena."""
+    uses, writes = [0] * n, [0] * n
+    for _, outs, ins, _, _ in instrs:
+        for v in ins:
+            if v.buffer >= 0:
+                uses[v.buffer] += 1
+        for v in outs:
+            if v.buffer >= 0:
+                writes[v.buffer] += 1
+    return uses, writes
 
 
 class View:
