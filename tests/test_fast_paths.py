@@ -31,7 +31,9 @@ TOLERANCE = {"float32": 2e-5, "float64": 2e-14}
 PRODUCTS = [(300, 700, 600), (513, 31, 2000), (257, 1100, 530), (1030, 515, 90), (130, 5000, 64), (8, 300, 8300), (700, 9, 600),
             (520, 104, 330), (300, 77, 1), (40, 3000, 1), (5, 100, 1),
             # one tile of 10 or 12 rows, and the rows around them; powers of two apart or not; with and without a tail
-            *itertools.product((9, 10, 11, 12, 13, 18, 20), (64, 70), (40, 512)), (64, 10, 512), (100, 5, 700), (90, 9, 333)]
+            *itertools.product((9, 10, 11, 12, 13, 18, 20), (64, 70), (40, 512)), (64, 10, 512), (100, 5, 700), (90, 9, 333),
+            # few rows, whose first tile packs b for the others
+            (64, 530, 784), (16, 1030, 1100), (9, 700, 2060), (41, 1000, 1200)]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -46,6 +48,17 @@ def test_products_of_every_layout(m, n, k, dtype):
         product = (x.T if turn_a else x) @ (y.T if turn_b else y)
         (value,) = same_bits_by_threads([product.T if turn_c else product], {x: feeds[0], y: feeds[1]})
         assert (np.abs((value.T if turn_c else value) - want) <= bound).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("m", [9, 16, 20, 31, 64])
+def test_rows_have_the_bits_they_have_alone(m, dtype):
+    a, b = rand(m, 1500, dtype=dtype), rand(1500, 1040, dtype=dtype, seed=1)
+    x, w = nodes(a, b)
+    f = gd.function([x, w], gd.matmul(x, w))
+    some = gd.function([x, w], gd.matmul(x[:4], w))(a, b)
+    assert f(a, b)[:4].tobytes() == some.tobytes()
+    assert f(a[::-1], b)[::-1][:4].tobytes() == some.tobytes()
 
 
 @pytest.mark.parametrize("batch, n", [((3,), 40), ((2, 3), 600)])
