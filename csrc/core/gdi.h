@@ -89,6 +89,10 @@ typedef void (*gdi_chain_fn)(const gdi_link *l, int64_t links, int64_t n, int64_
 
 #include "ops.h"             /* enum gdi_op, generated from ops/<family>.def by the preprocessor */
 
+/* Several operations as one loop (loops.c), longer expressions before those they contain, and how many inputs one may have. */
+enum gdi_loop { GDI_LOOP_ROOT_STEP, GDI_LOOP_BLEND_SQUARE, GDI_LOOP_BLEND, GDI_LOOPS };
+enum { GDI_LOOP_VALUES = 5 };
+
 /* One table per ISA: the only symbol an isa/<isa>.c exports. */
 typedef struct gdi_table {
     const char *name;
@@ -104,6 +108,7 @@ typedef struct gdi_table {
     gdi_whole_fn whole[GD_DTYPE_COUNT];                  /* of integers as float64, of squares of floats */
     gdi_fold fold[2];                                    /* float32, float64 */
     gdi_chain_fn chain[2];                               /* float32, float64 */
+    gdi_map_fn loop[2][GDI_LOOPS];                       /* float32, float64 */
     gdi_map_fn pair[2][4][6];                            /* float32, float64: see gdi_pair_lookup */
     double (*peak[2])(int64_t rounds);                   /* float32, float64: multiply-adds and nothing else */
     int peak_flops[2];                                   /* of one round */

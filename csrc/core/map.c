@@ -260,7 +260,7 @@ static void run_row(const gdi_plan *p, feed *f, const block *b, int64_t row, val
         v->at[k] = o->cast ? f[k].wide : narrow[k];
     }
     for (const gdi_micro *m = p->micro, *end = m + p->n_micro; m < end; m++) {
-        const void *const in[] = {v->at[m->from[0]], v->at[m->from[1]], v->at[m->from[2]]};
+        const void *const in[GDI_LOOP_VALUES] = {v->at[m->from[0]], v->at[m->from[1]], v->at[m->from[2]], v->at[m->from[3]], v->at[m->from[4]]};
         if (m->fn)
             m->fn(b->count, in, v->at[m->to]);
         else

@@ -466,7 +466,7 @@ static int make_pair(const gdi_table *t, const int64_t *first, int i, int lines,
 {
     const int64_t *a = first + (int64_t)i * GDI_FUSED_LINE, *b = a + GDI_FUSED_LINE;
     const int64_t value = a[2];
-    if (i + 1 >= lines || value < n || b[0] == GD_OP_SUM || (b[3] == value) == (b[4] == value) || b[5] != -1)
+    if (value < n || b[0] == GD_OP_SUM || (b[3] == value) == (b[4] == value) || b[5] != -1)
         return 0;
     const int turned = b[4] == value;
     if (b[2] != value && gdi_is_read(first, i + 2, lines, value))
@@ -482,12 +482,29 @@ static int make_pair(const gdi_table *t, const int64_t *first, int i, int lines,
     return 1;
 }
 
+/* The lines that one loop does together: loop[i] is the loop whose last line is line i, or -1, made[i] its values. */
+static void find_loops(gdi_group *g, const gdi_plan *p, const layout *l, int8_t *loop, gdi_micro *made)
+{
+    for (int k = 0; k < g->n; k++) {
+        g->place[k] = p->operand[k].place;
+        g->single[k] = 1;
+        for (int d = 0; d < l->ndim; d++)
+            g->single[k] &= l->stride[k][d] == 0;
+    }
+    for (int i = 0; i < g->lines; i++)
+        loop[i] = (int8_t)gdi_find_loop(g, i, made + i);
+}
+
 /* The operations of a verified group; returns their cost. *element_nbytes: the largest element of a register. */
-static int64_t read_lines(gdi_plan *p, const gdi_table *t, const gd_view *const *view, const int64_t *line, int lines,
-                          int64_t *element_nbytes)
+static int64_t read_lines(gdi_plan *p, const gdi_table *t, const layout *l, const gd_view *const *view, const int64_t *line,
+                          int lines, int64_t *element_nbytes)
 {
     int dtype[GDI_FUSED_OPERANDS + GDI_FUSED_REGISTERS];
+    int8_t loop[GDI_FUSED_LINES];
+    gdi_micro made[GDI_FUSED_LINES];
     const int n = p->n_out + p->n_in;
+    gdi_group g = {.line = line, .lines = lines, .n = n, .n_out = p->n_out};
+    find_loops(&g, p, l, loop, made);
     int64_t cost = 0;
     const int64_t *const first = line;
     gdi_micro *m = p->micro;
@@ -506,7 +523,17 @@ static int64_t read_lines(gdi_plan *p, const gdi_table *t, const gd_view *const 
             last = line[3 + k] >= 0 ? (int)line[3 + k] : last;
             m->from[k] = (uint8_t)last;
         }
-        if (make_pair(t, first, i, lines, n, dtype[last], m)) {
+        if (g.gone[i]) {
+            cost += cost_of(op, gd_dtype_nbytes((int)line[1]));
+            dtype[to] = (int)line[1];
+            if (loop[i] >= 0) {
+                *m = made[i];
+                m++->fn = t->loop[line[1] == GD_FLOAT64][loop[i]];
+                note_register(p, to - n, gd_dtype_nbytes(dtype[to]), element_nbytes);
+            }
+            continue;
+        }
+        if (i + 1 < lines && !g.gone[i + 1] && make_pair(t, first, i, lines, n, dtype[last], m)) {
             cost += 2 * cost_of(GD_OP_ADD, gd_dtype_nbytes(dtype[last]));
             dtype[to] = dtype[last];
             note_register(p, to - n, gd_dtype_nbytes(dtype[to]), element_nbytes);
@@ -574,7 +601,7 @@ int gdi_fused_prepare(gd_program *program, const gd_program_spec *s, const gdi_t
     if (!p)
         return GD_NO_MEMORY;
     place_operands(p, &l, view, t);
-    const int64_t cost = read_lines(p, t, view, line, lines, &element_nbytes);
+    const int64_t cost = read_lines(p, t, &l, view, line, lines, &element_nbytes);
     gdi_single single[2] = {{NULL, 0}, {NULL, 0}};
     const gdi_micro *m = p->micro;
     for (int d = 0; d < GD_DTYPE_COUNT; d++)

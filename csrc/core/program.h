@@ -122,7 +122,7 @@ typedef struct gdi_plan_operand {
  * among the sums. */
 typedef struct gdi_micro {
     gdi_map_fn fn;
-    uint8_t to, from[GDI_MAP_OPERANDS - 1];
+    uint8_t to, from[GDI_LOOP_VALUES];
 } gdi_micro;
 
 /* A sum along the last axis of the plan, to operand `to`. */
@@ -216,6 +216,17 @@ int gdi_map_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t,
 int gdi_fused_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out);
 /* map_plan.c: is a register or held value read from line i on, before it is written again? */
 int gdi_is_read(const int64_t *line, int i, int lines, int64_t value);
+/* A fused group that is read: n operands, n_out of them outputs. */
+typedef struct gdi_group {
+    const int64_t *line;
+    int lines, n, n_out;
+    int64_t dtype;                           /* of what is looked for */
+    gdi_place place[GDI_FUSED_OPERANDS];
+    uint8_t single[GDI_FUSED_OPERANDS];      /* one element for all */
+    uint8_t gone[GDI_FUSED_LINES];           /* lines that a loop does */
+} gdi_group;
+/* loops.c: line `root` and lines before it as one loop: its number, with m's values; -1: they are not. */
+int gdi_find_loop(gdi_group *g, int root, gdi_micro *m);
 /* scalars.c: is it an operation on single floats? Then *out and the scalar it points to; gdi_scalars_finish makes runs */
 int64_t gdi_scalar_count(const gd_program_spec *s);
 int gdi_scalar_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out);

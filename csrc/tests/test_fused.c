@@ -56,6 +56,43 @@ static void random_line(group *g, int i)
     }
 }
 
+/* Expressions that one loop does (core/loops.c), line by line: operands are one of two single inputs, any value, or the result of
+ * an earlier line of the expression. */
+enum { SINGLE = 100, ANY = 102, LINE = 200, LONGEST = 5 };
+static const int expressions[][LONGEST][3] = {
+    {{GD_OP_MULTIPLY, SINGLE, ANY}, {GD_OP_MULTIPLY, SINGLE + 1, ANY}, {GD_OP_ADD, LINE, LINE + 1}},
+    {{GD_OP_MULTIPLY, SINGLE, ANY}, {GD_OP_SQUARE, ANY}, {GD_OP_MULTIPLY, SINGLE + 1, LINE + 1}, {GD_OP_ADD, LINE, LINE + 2}},
+    {{GD_OP_MULTIPLY, SINGLE, ANY}, {GD_OP_SQRT, ANY}, {GD_OP_ADD, LINE + 1, SINGLE + 1}, {GD_OP_DIVIDE, LINE, LINE + 2}, {GD_OP_SUBTRACT, ANY, LINE + 3}},
+};
+static const int lengths[] = {3, 4, 5};
+
+/* All lines of a group: expressions with other lines in between. Inputs 0 and 1 are single. */
+static void expression_lines(group *g)
+{
+    int which = (int)below(3), done = 0, made[LONGEST];
+    for (int i = 0; i < g->n_line; i++) {
+        if (below(3) == 0) {
+            random_line(g, i);
+            continue;
+        }
+        const int *text = expressions[which][done];
+        const int turned = (text[0] == GD_OP_ADD || text[0] == GD_OP_MULTIPLY) && below(2);
+        const int arity = gdi_map_arity(text[0]), newest = i > 0 && g->dtype[g->n_in + i - 1] == g->dtype[0] && below(2);
+        for (int k = 0; k < 3; k++) {
+            const int of = k < arity ? text[1 + (turned ? 1 - k : k)] : 0;
+            g->from[i][k] = k >= arity ? -1 : of >= LINE ? made[of - LINE] : of != ANY ? of - SINGLE
+                          : newest ? g->n_in + i - 1 : find(g, i, g->dtype[0]);
+        }
+        g->op[i] = text[0];
+        g->dtype[g->n_in + i] = g->dtype[0];
+        made[done++] = g->n_in + i;
+        if (done == lengths[which]) {
+            which = (int)below(3);
+            done = 0;
+        }
+    }
+}
+
 /* The layout of an operand of sums: the axes that stay and those that go are each packed, or all of stride 0. */
 static layout summed_layout(const group *g)
 {
@@ -106,9 +143,18 @@ static group random_group(void)
         g.dtype[k] = any_dtype();
         g.in_layout[k] = random_layout(g.ndim, g.shape, 0, plain && below(2));
     }
+    const int planted = g.n_in > 2 && below(2) == 0;
+    if (planted) {
+        g.n_line = LINES;
+        g.dtype[0] = g.dtype[1] = g.dtype[2] = below(2) ? GD_FLOAT32 : GD_FLOAT64;
+        for (int k = 0; k < 2; k++)
+            g.in_layout[k] = (layout){.extent = 1};
+        expression_lines(&g);
+    }
     for (int i = 0; i < g.n_line; i++) {
-        random_line(&g, i);
-        g.out[i] = i == g.n_line - 1 || below(4) == 0 ? g.n_out++ : -1;
+        if (!planted)
+            random_line(&g, i);
+        g.out[i] = i == g.n_line - 1 || below(planted ? 12 : 4) == 0 ? g.n_out++ : -1;
         g.out_layout[i] = random_layout(g.ndim, g.shape, 1, plain || below(2));
     }
     random_sums(&g);
@@ -437,6 +483,131 @@ static void test_rules(void)
     free(fine);
 }
 
+/* ---- loops ---- */
+/* A step of Adam in place, in any order that its lines may have: outputs 0 to 2 (mean, squares, weights) lie over inputs 3 to 5;
+ * then the gradient and six single values; registers. */
+enum { MEAN = 3, SQUARES, WEIGHTS, GRADIENT, B1, C1, B2, C2, RATE, EPS = RATE + 1, STEP = 13, STEP_LINES = 12 };
+static const int64_t step_lines[STEP_LINES][4] = {
+    {GD_OP_MULTIPLY, STEP, B1, MEAN}, {GD_OP_MULTIPLY, STEP + 1, C1, GRADIENT}, {GD_OP_ADD, 0, STEP, STEP + 1},
+    {GD_OP_MULTIPLY, STEP + 2, B2, SQUARES}, {GD_OP_SQUARE, STEP + 3, GRADIENT, -1}, {GD_OP_MULTIPLY, STEP + 4, C2, STEP + 3},
+    {GD_OP_ADD, 1, STEP + 2, STEP + 4}, {GD_OP_MULTIPLY, STEP + 5, RATE, 0}, {GD_OP_SQRT, STEP + 6, 1, -1},
+    {GD_OP_ADD, STEP + 7, STEP + 6, EPS}, {GD_OP_DIVIDE, STEP + 8, STEP + 5, STEP + 7}, {GD_OP_SUBTRACT, 2, WEIGHTS, STEP + 8}};
+
+/* The lines in a random order in which every value is made before it is read. */
+static void shuffle_step(int64_t dtype, int64_t *lines)
+{
+    int placed[STEP_LINES] = {0};
+    for (int at = 0; at < STEP_LINES;) {
+        const int i = (int)below(STEP_LINES);
+        int ready = !placed[i];
+        for (int k = 2; k < 4; k++)
+            for (int j = 0; j < STEP_LINES; j++)
+                ready = ready && (placed[j] || step_lines[j][1] != step_lines[i][k]);
+        if (!ready)
+            continue;
+        placed[i] = 1;
+        const int64_t *l = step_lines[i], line[] = {l[0], dtype, l[1], l[2], l[3], -1};
+        memcpy(lines + GDI_FUSED_LINE * at++, line, sizeof line);
+    }
+}
+
+#define ADAM(T, root) \
+    for (int64_t i = 0; i < n; i++) { \
+        volatile T a = B[0] * m[i], b = B[1] * g[i], c = B[2] * v[i], d = g[i] * g[i]; \
+        volatile T e = B[3] * d, x = a + b, y = c + e, r = B[4] * x, s = root(y); \
+        volatile T t = s + B[5], q = r / t; \
+        m[i] = x, v[i] = y, w[i] = w[i] - q; \
+    }
+static void adam_f32(int64_t n, float *m, float *v, float *w, const float *g, const float *B) { ADAM(float, sqrtf) }
+static void adam_f64(int64_t n, double *m, double *v, double *w, const double *g, const double *B) { ADAM(double, sqrt) }
+
+static int one_step(void)
+{
+    const int dtype = below(2) ? GD_FLOAT32 : GD_FLOAT64, size = gd_dtype_nbytes(dtype);
+    const int64_t n = 1 + below(below(2) ? 40 : 5000), room = (n * size + 127) / 64 * 64, whole = 5 * room;
+    static const double values[] = {0.9, 0.1, 0.999, 0.001, 0.01, 1e-8};
+    int64_t lines[STEP_LINES * GDI_FUSED_LINE];
+    builder *b = new_builder(0);
+    char *one = calloc(1, (size_t)whole), *two = calloc(1, (size_t)whole);
+    int args[STEP];
+    gd_fault f;
+    for (int64_t i = 0; i < whole / size; i++) {
+        const double x = below(50) ? (double)below(1000) / 100 - (i < n || i > 2 * room / size ? 5 : 0) : below(2) ? INFINITY : NAN;
+        if (size == 4) ((float *)(void *)one)[i] = (float)x;
+        else ((double *)(void *)one)[i] = x;
+    }
+    for (int k = 0; k < 6; k++) {
+        if (size == 4) ((float *)(void *)(one + 4 * room))[k] = (float)values[k];
+        else ((double *)(void *)(one + 4 * room))[k] = values[k];
+    }
+    memcpy(two, one, (size_t)whole);
+    for (int k = 0; k < STEP; k++) {
+        const int64_t stride = k <= GRADIENT, at = k < 3 ? k * room : k <= GRADIENT ? (k - MEAN) * room : 4 * room + (k - B1) * size;
+        args[k] = view(b, 4, dtype, at, 1, &n, &stride);
+    }
+    shuffle_step(dtype, lines);
+    emit(b, GD_OP_FUSED, STEP - 1, args);
+    b->instr[0].n_out = 3, b->instr[0].n_in = STEP - 3;
+    attrs(b, STEP_LINES * GDI_FUSED_LINE, lines);
+    b->nbytes[4] = whole;
+    const int status = run(b, 1, 0, (void *[BASES]){NULL, NULL, NULL, NULL, two}, &f, NULL);
+    if (status != GD_OK)
+        printf("step: %s, %lld\n", gd_reason(f.what), (long long)f.value);
+    if (size == 4) adam_f32(n, (float *)(void *)one, (float *)(void *)(one + room), (float *)(void *)(one + 2 * room),
+                            (float *)(void *)(one + 3 * room), (float *)(void *)(one + 4 * room));
+    else adam_f64(n, (double *)(void *)one, (double *)(void *)(one + room), (double *)(void *)(one + 2 * room),
+                  (double *)(void *)(one + 3 * room), (double *)(void *)(one + 4 * room));
+    int ok = status == GD_OK;
+    for (int64_t i = 0; i < 3 * room / size && ok; i++) {
+        if (i * size % room >= n * size)
+            continue;
+        const double x = size == 4 ? (double)((float *)(void *)one)[i] : ((double *)(void *)one)[i];
+        const double y = size == 4 ? (double)((float *)(void *)two)[i] : ((double *)(void *)two)[i];
+        ok = memcmp(&x, &y, sizeof x) == 0 || (isnan(x) && isnan(y));
+    }
+    free(one), free(two), free(b);
+    return ok;
+}
+
+/* In the order of the text, the step is three loops; one that would read a value too late is none. */
+static void test_loops(void)
+{
+    int64_t lines[STEP_LINES * GDI_FUSED_LINE];
+    for (int i = 0; i < STEP_LINES; i++)
+        memcpy(lines + i * GDI_FUSED_LINE, (int64_t[]){step_lines[i][0], GD_FLOAT32, step_lines[i][1], step_lines[i][2], step_lines[i][3], -1},
+               GDI_FUSED_LINE * sizeof(int64_t));
+    gdi_group g = {.line = lines, .lines = STEP_LINES, .n = STEP, .n_out = 3};
+    gdi_micro m;
+    int found[STEP_LINES], gone = 0;
+    for (int k = 0; k < STEP; k++) {
+        g.place[k] = (gdi_place){64 * (k < 3 ? k : k - 3), 4};
+        g.single[k] = k > GRADIENT;
+    }
+    for (int pass = 0; pass < 3; pass++) {
+        memset(g.gone, 0, sizeof g.gone);
+        gone = 0;
+        for (int i = 0; i < STEP_LINES; i++)
+            found[i] = gdi_find_loop(&g, i, &m);
+        for (int i = 0; i < STEP_LINES; i++)
+            gone += g.gone[i];
+        if (pass == 0) {
+            CHECK(found[2] == GDI_LOOP_BLEND && found[6] == GDI_LOOP_BLEND_SQUARE && found[11] == GDI_LOOP_ROOT_STEP && gone == 12);
+            CHECK(m.to == 2 && m.from[0] == WEIGHTS && m.from[1] == RATE && m.from[2] == 0 && m.from[3] == 1 && m.from[4] == EPS);
+            g.single[C1] = 0;                            /* no single value: no loop */
+        } else if (pass == 1) {
+            CHECK(found[2] == -1 && found[6] == GDI_LOOP_BLEND_SQUARE && gone == 9);
+            g.single[C1] = 1;
+            g.place[0] = g.place[SQUARES];               /* the mean is written over what line 3 has read: line 6 is too late */
+            int64_t line[GDI_FUSED_LINE];
+            memcpy(line, lines + 3 * GDI_FUSED_LINE, sizeof line);
+            memmove(lines + GDI_FUSED_LINE, lines, 3 * sizeof line);
+            memcpy(lines, line, sizeof line);
+        } else {
+            CHECK(found[3] == GDI_LOOP_BLEND && found[6] == -1 && found[11] == GDI_LOOP_ROOT_STEP && gone == 8);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     const int rounds = getenv("GRAPHDIFF_LONG") ? 40000 : 3000;
@@ -444,6 +615,9 @@ int main(int argc, char **argv)
     if (choose_isa(argc, argv))
         return 2;
     test_rules();
+    test_loops();
+    for (int i = 0; i < rounds / 10; i++)
+        CHECK(one_step());
     for (int i = 0; i < rounds; i++) {
         CHECK(one_group());
         CHECK(one_damage(&ran));

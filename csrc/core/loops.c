@@ -1,0 +1,137 @@
+/* loops.c: operations of a fused group that one loop does: what f makes stays in a register instead of going through a block in
+ * L1, which costs as much as the operation. The bits are those of the operations one by one. */
+#include "program.h"
+
+/* An expression, operator first; numbers below LEAVES are its values, each once, numbered as the loop takes them. */
+enum { LEAVES = 8, LONGEST = 16 };
+#define OP(NAME) (LEAVES + GD_OP_##NAME)
+typedef struct pattern {
+    int16_t text[LONGEST];
+    uint8_t singles;         /* values that must be one element, by bits */
+    uint8_t n;
+} pattern;
+static const pattern patterns[GDI_LOOPS] = {
+    [GDI_LOOP_BLEND] = {{OP(ADD), OP(MULTIPLY), 0, 1, OP(MULTIPLY), 2, 3}, 1 << 0 | 1 << 2, 4},
+    [GDI_LOOP_BLEND_SQUARE] = {{OP(ADD), OP(MULTIPLY), 0, 1, OP(MULTIPLY), 2, OP(SQUARE), 3}, 1 << 0 | 1 << 2, 4},
+    [GDI_LOOP_ROOT_STEP] = {{OP(SUBTRACT), 0, OP(DIVIDE), OP(MULTIPLY), 1, 2, OP(ADD), OP(SQRT), 3, 4}, 1 << 1 | 1 << 4, 5},
+};
+
+/* What a text has been found to be. */
+typedef struct found {
+    uint8_t singles;                                         /* of the pattern */
+    int16_t value[GDI_LOOP_VALUES], at[GDI_LOOP_VALUES];     /* number, and the line that reads it */
+    int16_t line[LONGEST];                                   /* lines that the loop does */
+    int lines;
+} found;
+
+static const int64_t *line_at(const gdi_group *g, int i) { return g->line + (int64_t)i * GDI_FUSED_LINE; }
+
+static int reads_of(const int64_t *line, int64_t value)
+{
+    int n = 0;
+    for (int k = 3; k < (line[0] == GD_OP_SUM ? 4 : GDI_FUSED_LINE); k++)
+        n += line[k] == value;
+    return n;
+}
+
+/* The line before i that makes `value` for one operand of line i alone; -1: there is none. */
+static int maker(const gdi_group *g, int64_t value, int i)
+{
+    int j = i - 1;
+    if (value < g->n || reads_of(line_at(g, i), value) != 1)
+        return -1;
+    for (; j >= 0 && line_at(g, j)[2] != value; j--)
+        if (reads_of(line_at(g, j), value))
+            return -1;
+    if (j < 0 || g->gone[j] || (line_at(g, i)[2] != value && gdi_is_read(g->line, i + 1, g->lines, value)))
+        return -1;
+    return j;
+}
+
+static int is_single(const gdi_group *g, int value) { return value >= g->n_out && value < g->n && g->single[value]; }
+
+static const int16_t *match(const gdi_group *g, const int16_t *text, int i, found *f);
+
+static const int16_t *match_operand(const gdi_group *g, const int16_t *text, int64_t value, int i, found *f)
+{
+    if (*text < LEAVES) {
+        if ((f->singles >> *text & 1) && !is_single(g, (int)value))
+            return NULL;
+        f->value[*text] = (int16_t)value;
+        f->at[*text] = (int16_t)i;
+        return text + 1;
+    }
+    const int j = maker(g, value, i);
+    return j >= 0 ? match(g, text, j, f) : NULL;
+}
+
+/* Is line i what the text says? Returns where the text goes on, or NULL. Not deeper than a text is long. */
+static const int16_t *match(const gdi_group *g, const int16_t *text, int i, found *f)
+{
+    const int64_t *line = line_at(g, i);
+    const int op = *text - LEAVES;
+    if (line[0] != op || line[1] != g->dtype)
+        return NULL;
+    f->line[f->lines++] = (int16_t)i;
+    text++;
+    if (line[4] < 0)
+        return match_operand(g, text, line[3], i, f);
+    const found before = *f;
+    for (int turned = 0; turned < (op == GD_OP_ADD || op == GD_OP_MULTIPLY ? 2 : 1); turned++) {
+        const int16_t *rest = match_operand(g, text, line[3 + turned], i, f);
+        if (rest && (rest = match_operand(g, rest, line[4 - turned], i, f)))
+            return rest;
+        *f = before;
+    }
+    return NULL;
+}
+
+static int is_found(const found *f, int line)
+{
+    for (int k = 0; k < f->lines; k++)
+        if (f->line[k] == line)
+            return 1;
+    return 0;
+}
+
+/* The loop reads its values where its last line stood: is one of them overwritten before that by another line? */
+static int is_late(const gdi_group *g, const found *f, int leaf, int root)
+{
+    const int value = f->value[leaf];
+    for (int j = f->at[leaf] + 1; j < root; j++) {
+        const int to = (int)line_at(g, j)[2];
+        if (is_found(f, j))
+            continue;
+        if (to == value)
+            return 1;
+        if (to < g->n_out && value < g->n && g->place[to].base == g->place[value].base && g->place[to].offset == g->place[value].offset)
+            return 1;
+    }
+    return 0;
+}
+
+int gdi_find_loop(gdi_group *g, int root, gdi_micro *m)
+{
+    g->dtype = line_at(g, root)[1];
+    if (g->dtype != GD_FLOAT32 && g->dtype != GD_FLOAT64)
+        return -1;
+    for (int k = 0; k < GDI_LOOPS; k++) {
+        found f;
+        f.singles = patterns[k].singles;
+        f.lines = 0;
+        if (!match(g, patterns[k].text, root, &f))
+            continue;
+        int fits = 1;
+        for (int v = 0; v < patterns[k].n; v++)
+            fits = fits && !is_late(g, &f, v, root);
+        if (!fits)
+            continue;
+        for (int i = 0; i < f.lines; i++)
+            g->gone[f.line[i]] = 1;
+        m->to = (uint8_t)line_at(g, root)[2];
+        for (int v = 0; v < GDI_LOOP_VALUES; v++)
+            m->from[v] = (uint8_t)f.value[v < patterns[k].n ? v : 0];
+        return k;
+    }
+    return -1;
+}
