@@ -207,3 +207,19 @@ def test_extremes_and_their_places(n, dtype):
             for i in range(0, len(x), 7):
                 line = gd.input("x", (n,), dtype)
                 np.testing.assert_array_equal(gd.function([line], getattr(gd, op)(line))(x[i]), getattr(np, op)(x[i]))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("m, n, k", [(2, 17, 17), (1, 33, 5), (3, 7, 100), (4, 64, 64), (1, 64, 64)])
+def test_no_pass_changes_the_order_in_which_a_product_of_few_rows_adds(m, n, k, dtype):
+    """Such a product adds in lanes along a right operand that lies transposed, so that layouts show in its last bits."""
+    a, b = rand(m, k, dtype=dtype), rand(n, k, dtype=dtype, seed=1)
+    x, w = nodes(a, b)
+    constant, one = gd.constant(b), gd.constant(np.ones((), dtype))
+    rights = [w.T, 1.0 * w.T, gd.zmul(one, w.T), -(-w.T), w.T / 1, w.T - 0.0, gd.reshape(gd.reshape(w.T, (-1,)), (k, n)), constant.T,
+              2.0 * constant.T, gd.swapaxes(gd.swapaxes(w.T, 0, 1) * 1.0, 0, 1)]
+    outputs = [x @ right for right in rights] + [gd.einsum("ij,kj->ik", x, 1.0 * w)]
+    plain = gd.function([x, w], outputs, passes=())(a, b)
+    for passes in (("merge", "algebra", "fold", "in_place", "fuse"), ("algebra",), ("fold",)):
+        for value, want in zip(gd.function([x, w], outputs, passes=passes)(a, b), plain, strict=True):
+            assert value.tobytes() == want.tobytes()

@@ -16,6 +16,8 @@ from ..graph.build import CONSTANT
 from ..graph.node import Node, new_node
 
 FOLD_LIMIT = 1 << 16       # elements: a folded constant is stored in the program
+VIEWS = frozenset(("broadcast_to", "diagonal", "reshape", "slice", "transpose"))
+PRODUCTS = frozenset(("conv", "conv_input", "conv_weight", "einsum", "matmul"))
 
 
 Ordered = tuple[list[Node], list[Node]]
@@ -60,6 +62,16 @@ def merge(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
             kept.append(here)
         new[id(node)] = known
     return kept, [new[id(o)] for o in outputs]
+
+
+def laid_out(order: Sequence[Node]) -> set[int]:
+    """Ids of the nodes that a product reads, itself or views of them: the order in which a product of few rows adds goes by how its
+    operands lie, so that no pass may put a view in the place of an array or the other way round."""
+    seen: set[int] = set()
+    for node in reversed(order):
+        if node.op.name in PRODUCTS or (node.op.name in VIEWS and id(node) in seen):
+            seen.update([id(x) for x in node.inputs])
+    return seen
 
 
 def _scalar(node: Node) -> Any:
@@ -158,18 +170,26 @@ def renewed(node: Node, new: dict[int, Node]) -> Node:
     return node
 
 
+def _moves(node: Node, better: Node) -> bool:
+    """May the replacement lie otherwise? Not a view of what the node was a view of, but for a reshape, which copies where it must."""
+    if node.op.name not in VIEWS:
+        return better.op.name in VIEWS
+    return node.op.name == "reshape" and better is not node.inputs[0] and better.inputs[0].op.name in VIEWS
+
+
 def algebra(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
     """Every rule of RULES, inputs first, until a node no longer changes."""
     new: dict[int, Node] = {}
     kept: list[Node] = []
     get = RULES.get
+    fixed = laid_out(order)
     for node in order:
         here = renewed(node, new)
         rule = get(here.op.name)
         operands = here.inputs
         while rule is not None:
             better = rule(here)
-            if better is None:
+            if better is None or (id(node) in fixed and _moves(here, better)):
                 break
             here = better
             rule = get(here.op.name)
@@ -206,12 +226,15 @@ def foldable(order: Sequence[Node], outputs: Sequence[Node]) -> list[Node]:
         if id(o) in constant and o.op is not CONSTANT:
             roots[id(o)] = o
     # The broadcast of a constant is a view; folded it would be memory to read.
-    wanted = {id(o) for o in outputs}
+    wanted, fixed = {id(o) for o in outputs}, laid_out(order)
     for r in list(roots.values()):
-        if r.op.name == "broadcast_to" and id(r) not in wanted:
+        base = r
+        while id(base) not in wanted and (base.op.name == "broadcast_to" or (base.op.name in VIEWS and id(base) in fixed)):
+            base = base.inputs[0]
+        if base is not r:
             del roots[id(r)]
-            if r.inputs[0].op is not CONSTANT:
-                roots[id(r.inputs[0])] = r.inputs[0]
+            if base.op is not CONSTANT:
+                roots[id(base)] = base
     return [r for r in roots.values() if isinstance(r.size, int) and r.size <= FOLD_LIMIT]
 
 
