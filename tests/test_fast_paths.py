@@ -33,7 +33,9 @@ PRODUCTS = [(300, 700, 600), (513, 31, 2000), (257, 1100, 530), (1030, 515, 90),
             # one tile of 10 or 12 rows, and the rows around them; powers of two apart or not; with and without a tail
             *itertools.product((9, 10, 11, 12, 13, 18, 20), (64, 70), (40, 512)), (64, 10, 512), (100, 5, 700), (90, 9, 333),
             # few rows, whose first tile packs b for the others
-            (64, 530, 784), (16, 1030, 1100), (9, 700, 2060), (41, 1000, 1200)]
+            (64, 530, 784), (16, 1030, 1100), (9, 700, 2060), (41, 1000, 1200),
+            # and rows of a b that comes from memory, read in their order; 2 to 4 rows
+            (5, 1030, 1100), (7, 523, 2100), (11, 1600, 2000), (16, 3100, 1030), (2, 131, 70), (3, 200, 1030), (4, 64, 9)]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -51,14 +53,16 @@ def test_products_of_every_layout(m, n, k, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("m", [9, 16, 20, 31, 64])
+@pytest.mark.parametrize("m", [5, 6, 7, 9, 14, 16, 20, 31, 64])
 def test_rows_have_the_bits_they_have_alone(m, dtype):
-    a, b = rand(m, 1500, dtype=dtype), rand(1500, 1040, dtype=dtype, seed=1)
+    a, b = rand(m, 1500, dtype=dtype), rand(1500, 1100, dtype=dtype, seed=1)
     x, w = nodes(a, b)
     f = gd.function([x, w], gd.matmul(x, w))
     some = gd.function([x, w], gd.matmul(x[:4], w))(a, b)
     assert f(a, b)[:4].tobytes() == some.tobytes()
     assert f(a[::-1], b)[::-1][:4].tobytes() == some.tobytes()
+    columns = gd.function([x, w], gd.matmul(x, w[:, :40]))(a, b)        # not as large
+    assert f(a, b)[:, :40].tobytes() == columns.tobytes()
 
 
 @pytest.mark.parametrize("batch, n", [((3,), 40), ((2, 3), 600)])
