@@ -94,8 +94,8 @@ def constant(value: Any, name: str | None = None, *, dtype: Any = None) -> Node:
         return value
     array = _checked_array(value, "value")
     if dtype is not None:
-        from .dtypes import as_dtype
-        array = array.astype(as_dtype(dtype))
+        from .dtypes import as_dtype, converted
+        array = converted(array, as_dtype(dtype))
     return _make_constant(array, name)
 
 

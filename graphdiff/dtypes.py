@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import DTypeError, show_name
+from .errors import DTypeError, OutOfRange, show_name
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -82,7 +82,7 @@ def promote(a: DType, b: DType) -> DType:
 def weak(value: object, dtype: DType) -> DType:
     """The dtype of an operation between a Python number and an array of `dtype`, as NumPy 2: only its kind counts.
 
-    An integer that the integer type cannot hold is an OverflowError. A NumPy scalar is not weak: its dtype is promoted.
+    An integer that the type cannot hold is OutOfRange, an OverflowError. A NumPy scalar is not weak: its dtype is promoted.
 
     >>> weak(2, FLOAT32), weak(0.5, FLOAT32), weak(0.5, INT64), weak(True, UINT8), weak(3, BOOL)
     (dtype('float32'), dtype('float32'), dtype('float64'), dtype('uint8'), dtype('int64'))
@@ -96,14 +96,32 @@ def weak(value: object, dtype: DType) -> DType:
     if not isinstance(value, int):
         raise DTypeError(f"expected a bool, an int or a float, not {show_name(type(value).__name__)}")
     if dtype.kind == "f":
-        float(value)   # OverflowError beyond float64's range; a smaller float type turns it into inf, as in NumPy
+        try:
+            float(value)   # beyond float64's range an error; a smaller float type turns it into inf, as in NumPy
+        except OverflowError:
+            raise OutOfRange(_beyond(value, FLOAT64)) from None
         return dtype
     dtype = INT64 if dtype.kind == "b" else dtype
     low, high = _INT_RANGE[dtype]
     if not low <= value <= high:
-        shown = value if value.bit_length() <= 128 else f"of {value.bit_length()} bits"
-        raise OverflowError(f"Python integer {shown} out of bounds for {dtype.name}")
+        raise OutOfRange(_beyond(value, dtype))
     return dtype
+
+
+def _beyond(value: int, dtype: DType) -> str:
+    shown = value if value.bit_length() <= 128 else f"of {value.bit_length()} bits"
+    low, high = _INT_RANGE.get(dtype, ("-1.8e308", "1.8e308"))
+    return f"Python integer {shown} out of bounds for {dtype.name} ({low} to {high})"
+
+
+def converted(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+    """`array` in another dtype; a number that an integer dtype cannot hold, NaN too, is OutOfRange and not wrapped."""
+    if dtype in _INT_RANGE and array.dtype.kind in "iuf" and array.size:
+        low, high = _INT_RANGE[dtype]
+        bad = array[~((array >= low) & (array < high + 1 if array.dtype.kind == "f" else array <= high))]
+        if bad.size:
+            raise OutOfRange(f"{bad.flat[0]} is out of bounds for {dtype.name} ({low} to {high})")
+    return array.astype(dtype)
 
 
 def float_of(dtype: DType) -> DType:

@@ -1,7 +1,7 @@
 """The exceptions, and the composer of their messages.
 
 Every error the library raises on purpose is a GraphdiffError and also the builtin a NumPy user would catch
-(ValueError, TypeError, IndexError). A message says what failed, where the user's code built it, what was seen and, when
+(ValueError, TypeError, IndexError, OverflowError). A message says what failed, where the user's code built it, what was seen and, when
 it is certain, what to write instead; `compose` lays these out the same way everywhere. Inner layers raise one-line
 facts; the layers that know names and source lines wrap them. All exceptions hold one string, so they pickle.
 """
@@ -46,6 +46,14 @@ class NodeTypeError(GraphdiffError, TypeError):
 
 class OutOfBounds(GraphdiffError, IndexError):
     """An index outside its axis."""
+
+
+class BadValue(GraphdiffError, ValueError):
+    """A number that an operation refuses."""
+
+
+class OutOfRange(GraphdiffError, OverflowError):
+    """A number that its dtype cannot hold."""
 
 
 class AxisError(ShapeError, OutOfBounds):

@@ -1,18 +1,22 @@
 """Exceptions: what they are also, that they pickle, and the layout of messages."""
 import copy
+import importlib
 import pickle
+import pkgutil
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import graphdiff
 from graphdiff import errors
 from graphdiff.errors import compose, show_name
 
 TREE = {
     "ShapeError": (ValueError,), "GradientError": (ValueError,), "ProgramError": (ValueError,),
     "FormatError": (ValueError,), "DTypeError": (TypeError,), "NodeTypeError": (TypeError,),
-    "OutOfBounds": (IndexError,), "AxisError": (ValueError, IndexError, errors.ShapeError, errors.OutOfBounds),
+    "OutOfBounds": (IndexError,), "OutOfRange": (OverflowError,), "BadValue": (ValueError,),
+    "AxisError": (ValueError, IndexError, errors.ShapeError, errors.OutOfBounds),
 }
 
 
@@ -98,3 +102,16 @@ def test_show_name_is_one_short_printable_line(name, limit):
 
 def test_show_name_of_a_megabyte_is_quick():
     assert show_name("\x00" * 10**6) == "\\x00" * 14 + "…"
+
+
+def test_every_exception_of_the_package_is_of_the_tree_says_what_it_is_and_has_a_name_of_its_own():
+    found = {}
+    for module in pkgutil.walk_packages(graphdiff.__path__, "graphdiff."):
+        if module.name.endswith(("__main__", "_native")) or ".bench" in module.name:
+            continue
+        for name, value in vars(importlib.import_module(module.name)).items():
+            if isinstance(value, type) and issubclass(value, Exception) and value.__module__.startswith("graphdiff"):
+                assert found.setdefault(value.__name__, value) is value, f"two classes are called {name}"
+                assert issubclass(value, errors.GraphdiffError) and (value.__doc__ or "").endswith("."), value
+    assert {"GraphdiffError", *TREE} <= set(found)
+    assert all(getattr(graphdiff.errors, name) is found[name] and found[name].__module__ == "graphdiff.errors" for name in TREE)

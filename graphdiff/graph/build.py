@@ -15,8 +15,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from ..dtypes import BOOL, FLOAT64, as_dtype, weak
-from ..errors import DTypeError, GraphdiffError, NodeTypeError, compose
+from ..dtypes import BOOL, FLOAT64, INT64, as_dtype, weak
+from ..errors import DTypeError, GraphdiffError, NodeTypeError, OutOfRange, compose
 from ..specs import as_shape, check_shape
 from .node import Node, capture, describe, new_node
 from .opdef import OpDef, register
@@ -87,8 +87,8 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
             if getattr(error, "located", False):
                 raise
             raise located(error, function.__name__, args) from None
-        except OverflowError as error:
-            raise located(error, function.__name__, args) from None
+        except OverflowError as error:      # of a number for NumPy or for a C integer
+            raise located(OutOfRange(str(error)), function.__name__, args) from None
         except TypeError as error:
             here = error.__traceback__
             if here is None or here.tb_next is not None:
@@ -160,8 +160,12 @@ def make_constant(array: np.ndarray[Any, Any], name: str | None = None) -> Node:
 
 
 def scalar(value: Any, dtype: Any) -> Node:
-    """A 0-d constant of the given dtype."""
-    array = np.array(value, dtype)
+    """A 0-d constant of the given dtype. Raises OutOfRange for a Python integer the dtype cannot hold."""
+    try:
+        array = np.array(value, dtype)
+    except OverflowError:
+        weak(value, dtype)      # raises, with a sentence of ours
+        raise
     array.flags.writeable = False
     context = CONTEXT
     return new_node(CONSTANT, (), (array,), (), dtype, capture() if context.site is None else context.site,
@@ -180,6 +184,8 @@ def checked_array(value: Any, what: str) -> np.ndarray[Any, Any]:
         raise DTypeError(f"{what}: cannot make an array of a {type(value).__name__}: {error}") from None
     if array.dtype.kind == "O" and _holds_nodes(value):
         raise NodeTypeError(f"{what}: a list that holds nodes is not an array\nhint: gd.stack([...]) joins nodes")
+    if array.dtype.kind == "O" and isinstance(value, int):
+        weak(value, INT64)
     dtype = as_dtype(array.dtype)
     check_shape(array.shape, dtype)
     return np.array(array, dtype, order="C", copy=True, subok=False)

@@ -17,7 +17,7 @@ from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import format_shape, nelements, normalize_axes
 from .binary import add, greater, greater_equal, less_equal, maximum, minimum, multiply, where, zmul
-from .families import cast, floating
+from .families import cast, floating, operands
 from .gradient import stop_gradient
 from .movement import reshape_to
 from .reduction import mean
@@ -102,8 +102,8 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
         low = None if type(low) is int and low < info.min else low
         high = None if type(high) is int and high > info.max else high
     if low is not None:
-        y = maximum(y, low)
-    return y if high is None else minimum(y, high)
+        y = maximum(*operands(y, low, "clip", ("x", "a_min")))
+    return y if high is None else minimum(*operands(y, high, "clip", ("x", "a_max")))
 
 
 # -- normalisation ---------------------------------------------------------------------------------------------------

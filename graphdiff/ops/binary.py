@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import BOOL
-from ..errors import DTypeError, ShapeError
+from ..errors import BadValue, DTypeError, ShapeError
 from ..graph.build import located, make, public
 from ..graph.node import Node
 from ..graph.opdef import MINUS_ONE, ONE, ZERO, OpDef, register
@@ -62,13 +62,13 @@ def power(x: Any, y: Any) -> Node:
             return square(x)
         if y == -1 and x.dtype.kind == "f":
             return reciprocal(x)
-    x, y = pair(x, y)
+    x, y = operands(x, y, "power", ("the base", "the exponent"))
     if x.dtype.kind == "f":
         return _power(x, y)
     if x.dtype is BOOL:
         raise located(DTypeError("not defined for bool\nhint: use astype('int64')"), "power", (x, y))
     if y.op.name == "constant" and bool(np.any(y._attrs[0] < 0)):
-        raise located(DTypeError("integers to negative integer powers are not allowed\nhint: make the base a float"), "power", (x, y))
+        raise located(BadValue("integers to negative integer powers are not allowed\nhint: make the base a float"), "power", (x, y))
     return make(INT_POWER, (x, y))
 
 
@@ -118,13 +118,13 @@ _fmin = binary("fmin", "the smaller; NaN loses", np.fmin,
 
 def fmax(x: Any, y: Any) -> Node:
     """The larger of two; a NaN loses against a number. Integers have no NaN: maximum."""
-    x, y = pair(x, y)
+    x, y = operands(x, y, "fmax")
     return _fmax(x, y) if x.dtype.kind == "f" else maximum(x, y)
 
 
 def fmin(x: Any, y: Any) -> Node:
     """The smaller of two; a NaN loses against a number. Integers have no NaN: minimum."""
-    x, y = pair(x, y)
+    x, y = operands(x, y, "fmin")
     return _fmin(x, y) if x.dtype.kind == "f" else minimum(x, y)
 
 
@@ -258,7 +258,7 @@ def where(condition: Any, x: Any = MISSING, y: Any = MISSING) -> Node:
     c = lift(condition, "where")
     if c.dtype is not BOOL:
         c = not_equal(c, 0)
-    x, y = operands(x, y, "where")
+    x, y = operands(x, y, "where", ("x", "y"))
     return make(WHERE, (c, x, y))
 
 

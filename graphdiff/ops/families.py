@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import BOOL, FLOAT64, PROMOTE, as_dtype, float_of, weak
-from ..errors import DTypeError, GraphdiffError, NodeTypeError, show_name
+from ..dtypes import BOOL, FLOAT64, INT64, PROMOTE, as_dtype, float_of, weak
+from ..errors import DTypeError, GraphdiffError, NodeTypeError, OutOfRange, show_name
 from ..graph.build import as_node, located, make, public, scalar
 from ..graph.node import Node
 from ..graph.opdef import ZERO, OpDef, register
@@ -79,7 +79,7 @@ def lift(x: Any, what: str) -> Node:
         raise misfit(what, 1, 0)
     try:
         return as_node(x)
-    except (GraphdiffError, OverflowError) as error:
+    except GraphdiffError as error:
         raise located(error, what) from None
 
 
@@ -95,14 +95,33 @@ def misfit(what: str, needed: int, given: int, options: dict[str, Any] | None = 
     return error
 
 
-def operands(a: Any, b: Any, what: str) -> tuple[Node, Node]:
+def operands(a: Any, b: Any, what: str, names: tuple[str, str] = ("the left operand", "the right operand")) -> tuple[Node, Node]:
     """`pair` for the function `what`: an operand it cannot take is an error that names the function and the user's line."""
     try:
         return pair(a, b)
-    except (GraphdiffError, OverflowError) as error:
+    except GraphdiffError as error:
         if b is MISSING:
             raise misfit(what, 2, 0 if a is MISSING else 1) from None
+        if isinstance(error, OutOfRange):
+            error = OutOfRange(f"{names[isinstance(a, Node)]}: {error}")
         raise located(error, what, (a, b)) from None
+
+
+def compared(a: Any, b: Any, what: str) -> tuple[Node, Node]:
+    """`operands` of a comparison: a whole number beyond the other's dtype is larger or smaller than all of it, as in NumPy."""
+    try:
+        return pair(a, b)
+    except OutOfRange:
+        x, number = (a, b) if isinstance(a, Node) else (b, a)
+        if not isinstance(x, Node):
+            return operands(a, b, what)
+    except GraphdiffError:
+        return operands(a, b, what)
+    if -2**63 <= number < 2**63:
+        x, y = cast(x, INT64), scalar(number, INT64)
+    else:
+        x, y = cast(x, FLOAT64), scalar(np.copysign(np.inf, 1 if number > 0 else -1), FLOAT64)
+    return (x, y) if isinstance(a, Node) else (y, x)
 
 
 def pair(a: Any, b: Any) -> tuple[Node, Node]:
@@ -229,6 +248,11 @@ def binary(name: str, formula: str, reference: Callable[..., Any], partials: tup
             if x.dtype is BOOL and not bools:
                 raise located(DTypeError("not defined for two bools\nhint: use astype('int64')"), name, (x, y))
             return make(op, (x, y))
+    elif kind == "test":
+        def function(x: Any = MISSING, y: Any = MISSING, *more: Any, **options: Any) -> Node:
+            if more or options:
+                raise misfit(name, 2, 2 + len(more), options)
+            return make(op, compared(x, y, name))
     elif bools:
         def function(x: Any = MISSING, y: Any = MISSING, *more: Any, **options: Any) -> Node:
             if more or options:

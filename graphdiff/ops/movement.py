@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..dims import Dim
-from ..dtypes import FLOAT64, PROMOTE, as_dtype
+from ..dtypes import FLOAT64, PROMOTE, as_dtype, weak
 from ..errors import NodeTypeError, ShapeError
 from ..graph.build import as_node, make, make_constant, public, scalar
 from ..graph.node import Node
@@ -565,7 +565,9 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
     if mode == "constant":
         shape = tuple(n + a + b for n, (a, b) in zip(x.shape, width, strict=True))
         if np.ndim(constant_values) == 0:
-            return place(x, shape, [a for a, _ in width], [1] * x.ndim, float(constant_values) if x.dtype.kind == "f" else int(constant_values))
+            fill = float(constant_values) if x.dtype.kind == "f" else int(constant_values)
+            weak(fill, x.dtype)         # raises where the dtype cannot hold it
+            return place(x, shape, [a for a, _ in width], [1] * x.ndim, fill)
         values = np.broadcast_to(np.asarray(constant_values), (x.ndim, 2))
         for axis, (a, b) in enumerate(width):
             parts = [full((*x.shape[:axis], n, *x.shape[axis + 1:]), v, x.dtype) for n, v in zip((a, b), values[axis], strict=True)]

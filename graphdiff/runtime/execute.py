@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import FLOAT64, as_dtype
-from ..errors import DTypeError, GraphdiffError, OutOfBounds, ShapeError, compose, show_name
+from ..errors import BadValue, DTypeError, GraphdiffError, OutOfBounds, ShapeError, compose, show_name
 from ..graph.build import called
 from ..graph.node import Node, describe
 from ..graph.opdef import NEVER
@@ -334,12 +334,5 @@ class Loaded:
             index = f.value + NEVER if -2 * NEVER < f.value < -(NEVER >> 1) else f.value
             return OutOfBounds(compose(f"{what}index {index} is out of bounds for axis {f.axis} with size {f.size}", at=at, rows=rows))
         if status == native.BAD_VALUE:
-            error: type[GraphdiffError] = DTypeError if node is None or node.op.name != "int_power" else ShapeError
-            del error
-            return GraphdiffValueError(compose(f"{what}integers to negative integer powers are not allowed (exponent {f.value})",
-                                               at=at, rows=rows))
+            return BadValue(compose(f"{what}integers to negative integer powers are not allowed (exponent {f.value})", at=at, rows=rows))
         return GraphdiffError(f"status {status} at instruction {f.instr}")
-
-
-class GraphdiffValueError(GraphdiffError, ValueError):
-    """A value an op refuses, found while running."""

@@ -1,0 +1,72 @@
+"""Odd input: numbers beyond a dtype, impossible sizes, axes of scalars, empty arrays. NumPy's answer, or a located error."""
+import operator
+
+import numpy as np
+import pytest
+from counting import checked
+
+import graphdiff as gd
+from graphdiff.errors import GraphdiffError, OutOfRange
+
+
+def same(f, *arrays):
+    """f(gd, *nodes) has the values, shape and dtype of f(np, *arrays)."""
+    nodes = [gd.input(f"x{i}", a.shape, a.dtype) for i, a in enumerate(arrays)]
+    got = gd.function(nodes, f(gd, *nodes))(*arrays)
+    with np.errstate(all="ignore"):
+        want = np.asarray(f(np, *arrays))
+    assert got.dtype == want.dtype and got.shape == want.shape, (got.dtype, got.shape, want.dtype, want.shape)
+    np.testing.assert_array_equal(got, want)
+    checked(1)
+
+
+# -- numbers beyond a dtype --------------------------------------------------------------------------------------------------------
+
+U = gd.input("u", (2,), "uint8")
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: U + 300, "add: the right operand: Python integer 300 out of bounds for uint8 (0 to 255)"),
+    (lambda: -1 - U, "subtract: the left operand: Python integer -1 out of bounds for uint8 (0 to 255)"),
+    (lambda: gd.clip(U, 300, 400), "clip: a_min: Python integer 300"), (lambda: gd.clip(U, 0, -1), "clip: a_max: Python integer -1"),
+    (lambda: np.clip(U, 300, 400), "clip: a_min: Python integer 300"), (lambda: U ** 300, "power: the exponent: Python integer 300"),
+    (lambda: gd.fmax(U, -1), "fmax: the right operand: Python integer -1"), (lambda: gd.where(U > 1, U, 300), "where: y: Python integer 300"),
+    (lambda: gd.full(3, 300, "uint8"), "full: Python integer 300"), (lambda: U.at[0].set(300), "set_at: Python integer 300"),
+    (lambda: gd.pad(U, 1, constant_values=300), "pad: Python integer 300"), (lambda: gd.exp(2**70), "exp: Python integer 1180591620717411303424"),
+    (lambda: gd.constant(2**70), "constant: Python integer 1180591620717411303424"),
+    (lambda: gd.constant(300, dtype="uint8"), "constant: 300 is out of bounds for uint8 (0 to 255)"),
+    (lambda: gd.constant([0.5, np.nan], dtype="int64"), "constant: nan is out of bounds for int64"),
+    (lambda: gd.constant([2.0**31], dtype="int32"), "constant: 2147483648.0 is out of bounds for int32"),
+    (lambda: gd.input("x") + 10**400, "add: the right operand: Python integer of 1329 bits out of bounds for float64"),
+])
+def test_a_number_beyond_the_dtype_is_a_located_overflow(call, message):
+    with pytest.raises(OutOfRange) as caught:
+        call()
+    assert isinstance(caught.value, GraphdiffError) and isinstance(caught.value, OverflowError)
+    assert message in str(caught.value) and "test_odd_input.py:" in str(caught.value)
+
+
+@pytest.mark.parametrize("number", [300, -1, 2**70, -2**70, 2**63, 255])
+def test_comparisons_with_a_number_beyond_the_dtype_are_numpys(number):
+    for test in (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge):
+        for dtype in ("uint8", "int32", "int64"):
+            same(lambda m, x, t=test: t(x, number), np.array([0, 1, 255], dtype))
+            same(lambda m, x, t=test: t(number, x), np.array([0, 1, 255], dtype))
+
+
+def test_constants_are_converted_up_to_the_ends_of_the_dtype():
+    for values, dtype in (([0, 255], "uint8"), ([-2.0**63, 1.7], "int64"), ([2**63 - 1], "int64"), ([300, 0], "bool")):
+        with np.errstate(all="ignore"):
+            want = np.array(values).astype(dtype)
+        got = gd.evaluate(gd.constant(values, dtype=dtype), {})
+        assert got.dtype == want.dtype and np.array_equal(got, want)
+
+
+def test_an_integer_to_a_negative_power_is_a_value_error_when_built_and_when_it_runs():
+    i = gd.input("i", (2,), "int64")
+    with pytest.raises(ValueError, match=r"(?s)power: integers to negative integer powers.*test_odd_input.py") as built:
+        i ** -2
+    y = i ** i
+    with pytest.raises(ValueError, match=r"(?s)negative integer powers are not allowed \(exponent -3\).*test_odd_input.py") as ran:
+        gd.evaluate(y, {i: [2, -3]})
+    assert type(built.value) is type(ran.value) is gd.errors.BadValue
