@@ -1,7 +1,7 @@
 """The exceptions, and the composer of their messages.
 
 Every error the library raises on purpose is a GraphdiffError and also the builtin a NumPy user would catch
-(ValueError, TypeError, IndexError, OverflowError). A message says what failed, where the user's code built it, what was seen and, when
+(ValueError, TypeError, IndexError, OverflowError, MemoryError). A message says what failed, where the user's code built it, what was seen and, when
 it is certain, what to write instead; `compose` lays these out the same way everywhere. Inner layers raise one-line
 facts; the layers that know names and source lines wrap them. All exceptions hold one string, so they pickle.
 """
@@ -54,6 +54,10 @@ class BadValue(GraphdiffError, ValueError):
 
 class OutOfRange(GraphdiffError, OverflowError):
     """A number that its dtype cannot hold."""
+
+
+class NoMemory(GraphdiffError, MemoryError):
+    """More memory than the machine has or gives."""
 
 
 class AxisError(ShapeError, OutOfBounds):

@@ -5,13 +5,14 @@ A size is an int or a Dim (dims.py); nothing else enters a shape (`as_shape` is 
 from __future__ import annotations
 
 import operator
+import os
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .dims import Dim, bounds, dim_max, dim_min, evaluate, shown, size_or_none, substitute, unify
-from .errors import AxisError, NodeTypeError, ShapeError, show_name
+from .errors import AxisError, NodeTypeError, NoMemory, ShapeError, show_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -88,6 +89,25 @@ def check_shape(shape: Shape, dtype: np.dtype[Any]) -> Shape:
             nbytes *= size
         if nbytes > MAX_NBYTES:
             raise ShapeError(f"{format_spec(shape, dtype)} is too large: the nonzero sizes make over 2**63 - 1 bytes")
+    return shape
+
+
+def memory_cap() -> int:
+    """Bytes one array may take: the machine's memory. Broadcast views and sizes can claim far more than exists."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return 1 << 40
+
+
+MEMORY_NBYTES = memory_cap()
+
+
+def check_memory(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[int, ...]:
+    """`check_shape` of an array that is made at once, such as a constant; NoMemory when the machine cannot hold it."""
+    check_shape(shape, dtype)
+    if prod(shape) * dtype.itemsize > MEMORY_NBYTES:
+        raise NoMemory(f"{format_spec(shape, dtype)} takes {prod(shape) * dtype.itemsize} bytes, more than this machine has")
     return shape
 
 

@@ -15,7 +15,7 @@ from graphdiff.errors import compose, show_name
 TREE = {
     "ShapeError": (ValueError,), "GradientError": (ValueError,), "ProgramError": (ValueError,),
     "FormatError": (ValueError,), "DTypeError": (TypeError,), "NodeTypeError": (TypeError,),
-    "OutOfBounds": (IndexError,), "OutOfRange": (OverflowError,), "BadValue": (ValueError,),
+    "OutOfBounds": (IndexError,), "OutOfRange": (OverflowError,), "BadValue": (ValueError,), "NoMemory": (MemoryError,),
     "AxisError": (ValueError, IndexError, errors.ShapeError, errors.OutOfBounds),
 }
 

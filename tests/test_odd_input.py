@@ -6,7 +6,7 @@ import pytest
 from counting import checked
 
 import graphdiff as gd
-from graphdiff.errors import GraphdiffError, OutOfRange
+from graphdiff.errors import GraphdiffError, NoMemory, OutOfRange, ShapeError
 
 
 def same(f, *arrays):
@@ -70,3 +70,53 @@ def test_an_integer_to_a_negative_power_is_a_value_error_when_built_and_when_it_
     with pytest.raises(ValueError, match=r"(?s)negative integer powers are not allowed \(exponent -3\).*test_odd_input.py") as ran:
         gd.evaluate(y, {i: [2, -3]})
     assert type(built.value) is type(ran.value) is gd.errors.BadValue
+
+
+# -- sizes no machine has ----------------------------------------------------------------------------------------------------------
+
+ROW, HUGE = gd.constant([1.0, 2.0]), 2**40
+
+
+@pytest.mark.parametrize(("call", "kind", "message"), [
+    (lambda: gd.eye(2**33), ShapeError, "eye: float64[8589934592, 8589934592] is too large"),
+    (lambda: gd.identity(2**63), ShapeError, "is too large"), (lambda: gd.eye(2**22, dtype="bool"), NoMemory, "eye: bool[4194304, 4194304] takes"),
+    (lambda: gd.eye(10**400), ShapeError, "about 2**1328"), (lambda: gd.linspace(0, 1, 2**70), ShapeError, "linspace: float64["),
+    (lambda: gd.linspace(0, 1, HUGE), NoMemory, "linspace: float64[1099511627776] takes"), (lambda: gd.arange(HUGE), NoMemory, "arange: float64["),
+    (lambda: gd.arange(0, 1e6, 1e-9), NoMemory, "arange: float64["), (lambda: gd.arange(2**63), OutOfRange, "arange: Python integer"),
+    (lambda: gd.arange(0, 300, 299, dtype="uint8"), OutOfRange, "arange: 299 is out of bounds for uint8"),
+    (lambda: gd.tril(gd.input("x", (2**22, 2**22))), NoMemory, "tril: bool["), (lambda: gd.one_hot([1], HUGE), NoMemory, "one_hot: int64["),
+    (lambda: gd.full(2**63, 1.0), ShapeError, "full: a size must be below 2**63"), (lambda: gd.pad(ROW, HUGE, mode="edge"), NoMemory, "pad: int64["),
+    (lambda: gd.pad(ROW, 2**70), ShapeError, "is too large"), (lambda: gd.repeat(ROW, [HUGE, 1]), NoMemory, "repeat: int64["),
+    (lambda: gd.tile(ROW, 2**63), ShapeError, "is too large"), (lambda: gd.array_split(ROW, HUGE), ShapeError, "array_split: the number of sections"),
+    (lambda: gd.evaluate(gd.full(HUGE, 1.0), {}), NoMemory, "no memory for a result, float64[1099511627776]"),
+    (lambda: gd.attention(*[gd.input("q", (2**22, 4))] * 3, gd.input("m", (1, 2**22), "bool"), causal=True), NoMemory, "attention: bool["),
+])
+def test_sizes_no_machine_has_are_refused_before_anything_is_allocated(call, kind, message):
+    with pytest.raises(kind) as caught:
+        call()
+    assert isinstance(caught.value, GraphdiffError) and message in str(caught.value)
+    assert "test_odd_input.py:" in str(caught.value)
+    if kind is NoMemory:
+        assert isinstance(caught.value, MemoryError)
+
+
+@pytest.mark.parametrize("call", [
+    lambda: gd.tile(ROW, 2.5), lambda: gd.repeat(ROW, 2.5), lambda: gd.pad(ROW, 1.5),
+    lambda: gd.eye(2, k="a"), lambda: gd.tril(np.ones((2, 2)), 1.5), lambda: gd.repeat(ROW, [1.5, 2]), lambda: gd.linspace(0, 1, 2.0),
+])
+def test_numbers_that_must_be_whole_are_refused_when_they_are_not(call):
+    with pytest.raises(GraphdiffError, match=r"(?s)whole number.*test_odd_input.py"):
+        call()
+
+
+@pytest.mark.parametrize("k", [-2**70, -9, -3, 0, 2, 9, 2**70])
+def test_diagonals_far_outside_are_empty_or_everything(k):
+    a, near = np.arange(6.0).reshape(2, 3), max(-9, min(9, k))
+    for got, want in ((gd.tril(a, k), np.tril(a, near)), (gd.triu(a, k), np.triu(a, near)), (gd.eye(2, 3, k), np.eye(2, 3, near))):
+        np.testing.assert_array_equal(gd.evaluate(got, {}), want)
+
+
+@pytest.mark.parametrize("bounds", [(5,), (2.5,), (-3,), (1, 2, -1), (5, 1, -2), (0, 1, 0.25), (np.int32(5),), (True, 4), (0, 0), (1e3, 1e3 + 1)])
+def test_ranges_are_numpys(bounds):
+    want, got = np.arange(*bounds), gd.evaluate(gd.arange(*bounds), {})
+    assert got.dtype == want.dtype and np.array_equal(got, want)

@@ -16,7 +16,7 @@ from ..errors import DTypeError, ShapeError
 from ..graph.build import as_node, composed, make, make_constant
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
-from ..specs import broadcast, check_shape, format_shape, nelements
+from ..specs import broadcast, check_memory, check_shape, format_shape, nelements
 from .binary import less_equal, logical_and, maximum, where, zmul
 from .families import cast, floating, pair
 from .linalg import matmul
@@ -223,6 +223,7 @@ def _mask(mask: Any, m: Any, n: Any) -> Node | None:
 def _past(m: Any, n: Any) -> Node:
     """[m, n], True where the key is not after the query."""
     if isinstance(m, int) and isinstance(n, int):
+        check_memory((m, n), BOOL)
         return make_constant(np.tri(m, n, dtype=bool))
     rows, columns = cumsum(ones((m, 1), "int64"), 0), cumsum(ones((1, n), "int64"), 1)
     return less_equal(columns, rows)

@@ -18,7 +18,7 @@ from ..errors import DTypeError, NodeTypeError, OutOfBounds, ShapeError
 from ..graph.build import as_node, make, make_constant, public
 from ..graph.node import Node
 from ..graph.opdef import NEVER, OpDef, register
-from ..specs import as_shape, broadcast, check_shape, format_shape, nelements, normalize_axis, slice_backward, slice_forward
+from ..specs import as_shape, broadcast, check_memory, check_shape, format_shape, nelements, normalize_axis, slice_backward, slice_forward
 from .families import cast, floating
 from .movement import expand_to, full, permute, place, reshape_to, slice_axes, zeros, zeros_like
 
@@ -531,6 +531,7 @@ def one_hot(labels: Any, n: int, dtype: Any = "float64") -> Node:
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
         raise ShapeError(f"n must be an int >= 0, not {n!r}")
     check_shape((*labels.shape, int(n)), INT64)
+    check_memory((int(n),), INT64)
     column = reshape_to(labels, (*labels.shape, 1))
     return cast(equal(cast(column, INT64), np.arange(n)), as_dtype(dtype))
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from ..dims import Dim
-from ..dtypes import FLOAT64, PROMOTE, as_dtype, weak
-from ..errors import NodeTypeError, ShapeError
+from ..dtypes import BOOL, FLOAT64, INT64, PROMOTE, as_dtype, converted, weak
+from ..errors import GraphdiffError, NodeTypeError, ShapeError
 from ..graph.build import as_node, make, make_constant, public, scalar
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
-from ..specs import as_shape, broadcast, check_shape, format_shape, nelements, normalize_axes, normalize_axis, slice_forward
+from ..specs import as_shape, broadcast, check_memory, check_shape, format_shape, nelements, normalize_axes, normalize_axis, slice_forward
 from .families import cast
 
 # -- reshape -------------------------------------------------------------------------------------------------------
@@ -437,6 +437,9 @@ def column_stack(xs: Any) -> Node:
     return concatenate(nodes, 1)
 
 
+MAX_PARTS = 10**6            # every part is a node of its own
+
+
 @public
 def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Node]:
     """Parts along an axis: at the given positions, or so many nearly equal ones."""
@@ -445,8 +448,8 @@ def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Node]:
     n = x.shape[axis]
     if isinstance(indices_or_sections, (int, np.integer)):
         k = int(indices_or_sections)
-        if k <= 0:
-            raise ShapeError("the number of sections must be larger than 0")
+        if not 0 < k <= MAX_PARTS:
+            raise ShapeError(f"the number of sections must be from 1 to {MAX_PARTS}, not {k}")
         sizes = [(n + k - 1 - i) // k for i in range(k)]
         edges = list(itertools.accumulate(sizes, initial=0))
     elif isinstance(n, int):
@@ -511,16 +514,25 @@ def atleast_2d(x: Any) -> Node:
     return _at_least(as_node(x), 2)
 
 
+def _times(r: Any) -> Any:
+    """How often something is repeated: a number or a size."""
+    if isinstance(r, Dim):
+        return r
+    if isinstance(r, Node) or not hasattr(r, "__index__"):
+        raise NodeTypeError(f"repeats are whole numbers, not {r!r}")
+    if r < 0:
+        raise ShapeError(f"repeats must not be negative: {r}")
+    return int(r.__index__())
+
+
 @public
 def tile(x: Any, reps: Any) -> Node:
     """x repeated reps[i] times along axis i."""
     x = as_node(x)
-    reps = (reps,) if isinstance(reps, (int, np.integer)) else tuple(reps)
+    reps = tuple([_times(r) for r in ((reps,) if np.ndim(reps) == 0 else reps)])
     n = max(x.ndim, len(reps))
     x = _at_least(x, n)
     reps = (1,) * (n - len(reps)) + reps
-    if any(r < 0 for r in reps):
-        raise ShapeError("repeats must not be negative")
     spread: list[Any] = []
     for size, r in zip(x.shape, reps, strict=True):
         spread += [r, size]
@@ -536,16 +548,15 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Node:
         x, axis = reshape(x, -1), 0
     axis = normalize_axis(axis, x.ndim)
     if np.ndim(repeats) == 0:
-        r = int(repeats)
-        if r < 0:
-            raise ShapeError("repeats must not be negative")
+        r = _times(repeats)
         lifted = reshape_to(x, (*x.shape[:axis + 1], 1, *x.shape[axis + 1:]))
         wide = expand_to(lifted, (*x.shape[:axis + 1], r, *x.shape[axis + 1:]))
         return reshape_to(wide, (*x.shape[:axis], x.shape[axis] * r, *x.shape[axis + 1:]))
     from .indexing import take
     counts = np.asarray(repeats)
-    if counts.shape != (x.shape[axis],) or (counts < 0).any():
-        raise ShapeError(f"repeats must be {x.shape[axis]} numbers >= 0")
+    if counts.shape != (x.shape[axis],) or counts.dtype.kind not in "iu" or (counts < 0).any():
+        raise ShapeError(f"repeats must be {x.shape[axis]} whole numbers >= 0")
+    check_memory((builtins.sum(counts.tolist()),), INT64)
     return take(x, np.repeat(np.arange(len(counts)), counts), axis=axis)
 
 
@@ -557,9 +568,11 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
     """
     x = as_node(x)
     try:
-        width = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2)).astype(int).tolist() if x.ndim else []
+        width = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2)).tolist() if x.ndim else []
     except (ValueError, TypeError):
         raise ShapeError(f"pad_width is an int, (before, after), or one such pair for each of {x.ndim} axes, not {pad_width!r}") from None
+    if any(not isinstance(n, int) for pair in width for n in pair):
+        raise NodeTypeError(f"pad widths must be whole numbers, not {pad_width!r}")
     if any(n < 0 for pair in width for n in pair):
         raise ShapeError("pad widths must not be negative")
     if mode == "constant":
@@ -583,6 +596,7 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
                 raise ShapeError(f"mode {mode!r} needs a known size along axis {axis}, not {n}")
             if n == 0:
                 raise ShapeError(f"mode {mode!r} cannot extend axis {axis} of size 0")
+            check_memory((n + a + b,), INT64)
             x = take(x, np.pad(np.arange(n), (a, b), mode=mode), axis=axis)      # type: ignore[call-overload]
     return x
 
@@ -665,6 +679,13 @@ def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Node:
     return sum(diagonal(x, offset, axis1, axis2), axis=-1)
 
 
+def _offset(k: Any, n: int, m: int) -> int:
+    """The number k of a diagonal of an n by m matrix; one far outside is as good as the nearest one outside."""
+    if isinstance(k, (bool, np.bool_)) or not hasattr(k, "__index__") or isinstance(k, Node):
+        raise NodeTypeError(f"the number of a diagonal is a whole number, not {k!r}")
+    return builtins.max(-n - 1, builtins.min(m + 1, k.__index__()))
+
+
 def _triangle(x: Node, k: int, lower: bool) -> Node:
     from .binary import greater_equal, where
     if x.ndim == 0:
@@ -674,7 +695,8 @@ def _triangle(x: Node, k: int, lower: bool) -> Node:
     if not (isinstance(n, int) and isinstance(m, int)):
         below = greater_equal(_count(n, (n, 1)) + (k if lower else k - 1), _count(m, (1, m)))
     else:
-        below = as_node(np.tri(n, m, k if lower else k - 1, dtype=bool))
+        check_memory((n, m), BOOL)
+        below = make_constant(np.tri(n, m, _offset(k if lower else k - 1, n, m), dtype=bool))
     return where(below, x, zero) if lower else where(below, zero, x)
 
 
@@ -747,12 +769,30 @@ def arange(*args: Any, dtype: Any = None) -> Node:
         n = _count(args[0], (args[0],))
         return n if dtype is None else cast(n, as_dtype(dtype))
     try:
+        _check_range(args)
         a = np.arange(*args)
     except (TypeError, ValueError, ZeroDivisionError) as error:
         if any(isinstance(v, Node) for v in args):
             raise NodeTypeError("bounds must be numbers, the length of an array is part of its shape") from None
+        if isinstance(error, GraphdiffError):
+            raise
         raise ShapeError(f"{error}") from None
-    return make_constant(a.astype(as_dtype(a.dtype if dtype is None else dtype)))
+    return make_constant(converted(a, as_dtype(a.dtype if dtype is None else dtype)))
+
+
+def _check_range(args: tuple[Any, ...]) -> None:
+    """Is there memory for numpy.arange(*args)? Arguments that it refuses are left to it."""
+    if not 1 <= len(args) <= 3 or not builtins.all(isinstance(v, (int, float, np.number)) for v in args):
+        return
+    start, stop, step = (0, *args, 1) if len(args) == 1 else (*args, 1)[:3]
+    if start == start and stop == stop and step and builtins.abs(start) != np.inf and builtins.abs(stop) != np.inf:
+        if builtins.all(isinstance(v, int) for v in (start, stop, step)):
+            length = -((start - stop) // step)
+            for v in (start, stop):
+                weak(v, INT64)
+        else:
+            length = builtins.int((float(stop) - float(start)) / float(step))
+        check_memory((builtins.max(length, 0),), FLOAT64)
 
 
 @public
@@ -760,8 +800,9 @@ def linspace(start: Any, stop: Any, num: Any = 50, *, endpoint: bool = True, dty
     """numpy.linspace as a constant: start and stop are numbers."""
     if isinstance(start, Node) or isinstance(stop, Node):
         raise NodeTypeError("start and stop must be numbers, not nodes\nhint: start + (stop - start) * gd.linspace(0, 1, num)")
-    if isinstance(num, Node) or not hasattr(num, "__index__") or num < 0:
+    if isinstance(num, (Node, bool)) or not hasattr(num, "__index__") or num < 0:
         raise ShapeError(f"num must be a whole number, at least 0, not {num!r}")
+    check_memory((num.__index__(), *np.broadcast_shapes(np.shape(start), np.shape(stop))), FLOAT64)
     return make_constant(np.linspace(start, stop, num, endpoint=endpoint).astype(FLOAT64 if dtype is None else as_dtype(dtype)))
 
 
@@ -774,7 +815,8 @@ def eye(n: Any, m: Any = None, k: int = 0, dtype: Any = "float64") -> Node:
         return cast(equal(_count(n, (n, 1)) + k, _count(m, (1, m))), as_dtype(dtype))
     if not (hasattr(n, "__index__") and hasattr(m, "__index__")) or n < 0 or m < 0:
         raise ShapeError(f"sizes must be whole numbers, at least 0, not {n!r} and {m!r}")
-    return make_constant(np.eye(n, m, k, dtype=as_dtype(dtype)))
+    n, m = check_memory((n.__index__(), m.__index__()), as_dtype(dtype))
+    return make_constant(np.eye(n, m, _offset(k, n, m), dtype=as_dtype(dtype)))
 
 
 def identity(n: int, dtype: Any = "float64") -> Node:

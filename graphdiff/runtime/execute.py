@@ -5,7 +5,6 @@ Every array passes `Gate.check` before a pointer is taken; `ffi.from_buffer` its
 from __future__ import annotations
 
 import math
-import os
 import sys
 from collections.abc import Sequence
 from operator import itemgetter
@@ -14,29 +13,18 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import FLOAT64, as_dtype
-from ..errors import BadValue, DTypeError, GraphdiffError, OutOfBounds, ShapeError, compose, show_name
+from ..errors import BadValue, DTypeError, GraphdiffError, NoMemory, OutOfBounds, ShapeError, compose, show_name
 from ..graph.build import called
 from ..graph.node import Node, describe
 from ..graph.opdef import NEVER
 from ..lower.program import FIRST, Program
-from ..specs import format_shape
+from ..specs import MEMORY_NBYTES, format_shape, format_spec
 from . import native
 
 SLICE_NS = 20_000_000        # Ctrl-C is seen between slices: well under the 100 ms promised
 _ndarray = np.ndarray
 _empty, _from_buffer, _run = np.empty, native.from_buffer, native.run
 _NO_CODE = frozenset((np.ndarray, float, int, bool))       # converting these runs no code of the caller's
-
-
-def memory_cap() -> int:
-    """Bytes one converted input may take: the machine's memory. Broadcast views can claim far more than exists."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):
-        return 1 << 40
-
-
-_CAP = memory_cap()
 
 
 class Gate:
@@ -79,8 +67,8 @@ class Gate:
         if have is not want and not _castable(array, want, weak):
             raise DTypeError(f"argument {self.name}: {array.dtype.name} given, {want.name} wanted\n"
                              f"  hint    array.astype({want.name!r}) if losing digits is meant")
-        if array.size * want.itemsize > _CAP:
-            raise MemoryError(f"argument {self.name}: {array.size * want.itemsize} bytes, more than this machine has")
+        if array.size * want.itemsize > MEMORY_NBYTES:
+            raise NoMemory(f"argument {self.name}: {array.size * want.itemsize} bytes, more than this machine has")
         ready = (array is value and have is want and array.dtype == want and array.flags.c_contiguous and array.flags.aligned
                  and array.dtype.isnative)
         if ready and type(array) is _ndarray:
@@ -107,7 +95,12 @@ def _castable(array: Any, want: Any, weak: bool) -> bool:
 
 def _new_result(shape: tuple[int, ...], dtype: Any) -> list[Any]:
     """[result, buffer its pointer is taken from, owner of its memory]. The result is a view: it cannot be resized."""
-    owner = np.empty(shape, dtype)
+    try:
+        if math.prod(shape) * dtype.itemsize > MEMORY_NBYTES:
+            raise MemoryError
+        owner = np.empty(shape, dtype)
+    except MemoryError:
+        raise NoMemory(f"no memory for a result, {format_spec(shape, dtype)}") from None
     r = owner[...]
     return [r, native.from_buffer(r), owner]
 
@@ -319,7 +312,7 @@ class Loaded:
     def error(self, w: Workspace, status: int) -> BaseException:
         f = w.fault
         if status == native.NO_MEMORY:
-            return MemoryError("no memory while a graphdiff function ran")
+            return NoMemory("no memory while a graphdiff function ran")
         node = self.program.instrs[f.instr][4] if 0 <= f.instr < len(self.program.instrs) else None
         at, rows = None, []
         what = "" if node is None else f"{node.op.name}: "

@@ -6,7 +6,7 @@ from array import array
 from typing import Any
 
 from ..dtypes import CODE
-from ..errors import GraphdiffError, ProgramError
+from ..errors import GraphdiffError, NoMemory, ProgramError
 from ..lower.program import FIRST, GROUPS, SECTIONS, Program
 from ._native import ffi, lib
 
@@ -56,11 +56,11 @@ class Handle:
         self.n_bases = n_bases
 
     def workspace(self, threads: int) -> Any:
-        """A workspace for one call at a time; MemoryError when the arena cannot be had."""
+        """A workspace for one call at a time; NoMemory when the arena cannot be had."""
         out = new("gd_workspace **")
         status = lib.gd_workspace_new(self.c, threads, out)
         if status != OK:
-            raise MemoryError("no memory for the arena of a graphdiff function")
+            raise NoMemory("no memory for the arena of a graphdiff function")
         return ffi.gc(out[0], lib.gd_workspace_free)
 
     @property
@@ -131,7 +131,7 @@ def load(program: Program) -> Handle:
     out, fault = new("gd_program **"), new("gd_fault *")
     status = lib.gd_program_new(spec, out, fault)
     if status == NO_MEMORY:
-        raise MemoryError("no memory for a graphdiff program")
+        raise NoMemory("no memory for a graphdiff program")
     if status != OK:
         raise ProgramError(f"the verifier refused instruction {fault.instr}: {reason(fault.what)}\n"
                            + _line(program, fault.instr))
