@@ -1,5 +1,6 @@
 """Odd input: numbers beyond a dtype, impossible sizes, axes of scalars, empty arrays. NumPy's answer, or a located error."""
 import operator
+import warnings
 
 import numpy as np
 import pytest
@@ -120,3 +121,127 @@ def test_diagonals_far_outside_are_empty_or_everything(k):
 def test_ranges_are_numpys(bounds):
     want, got = np.arange(*bounds), gd.evaluate(gd.arange(*bounds), {})
     assert got.dtype == want.dtype and np.array_equal(got, want)
+
+
+# -- axes of scalars, axes given twice, empty arrays --------------------------------------------------------------------------------
+
+SCALAR = np.array(3.0)
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "any", "all", "ptp", "count_nonzero", "argmax", "argmin", "cumsum", "cumprod", "argsort",
+                                  "squeeze", "cumulative_sum", "cumulative_prod"])
+@pytest.mark.parametrize("axis", [0, -1])
+def test_the_axis_of_a_scalar_is_numpys(name, axis):
+    same(lambda m, x: getattr(m, name)(x, axis=axis), SCALAR)
+    for wrong in (1, -2, (0,)):
+        if not (wrong == (0,) and name.startswith("cumul")):       # there NumPy takes the tuple of one axis, and nowhere else
+            with pytest.raises(Exception):  # noqa: B017 -- NumPy has AxisError, TypeError and IndexError here
+                getattr(np, name)(SCALAR, axis=wrong)
+        with pytest.raises(GraphdiffError, match=r"(?s)axis.*test_odd_input.py"):
+            getattr(gd, name)(gd.input("s"), axis=wrong)
+
+
+def test_a_scalar_has_no_axis_where_numpy_has_none():
+    for name in ("mean", "var", "std", "median", "sort", "flip", "average", "roll", "take"):
+        with pytest.raises(np.exceptions.AxisError) if name != "take" else pytest.raises(TypeError):
+            getattr(np, name)(SCALAR, **({"shift": 1} if name == "roll" else {}), axis=0)
+        with pytest.raises(gd.errors.AxisError, match=r"(?s)test_odd_input.py"):
+            getattr(gd, name)(gd.input("s"), *{"roll": [1], "take": [0]}.get(name, []), axis=0)
+    same(lambda m, x: m.argsort(x), SCALAR)
+    same(lambda m, x: m.sort(x, axis=None), SCALAR)
+    same(lambda m, x: m.cumulative_sum(x, include_initial=True), SCALAR)
+    s = gd.input("s")
+    for y in (gd.sum(s, axis=0), gd.prod(s, axis=-1), gd.max(s, axis=0), gd.cumsum(s, axis=0)[0], gd.logsumexp(s, axis=-1)):
+        assert gd.evaluate(gd.grad(y, s), {s: 3.0}) == 1.0
+
+
+@pytest.mark.parametrize(("shift", "axis"), [((1, 2), (0, 0)), (1, (0, 0)), ((1, 2), 0), ((1, 1, 1), (0, -2, 1)), ((1, 2), None), ((-1, 1), (1, 1)),
+                                             (2, (0, 1)), ((1,), (0, 1)), ((), 0), (1, ())])
+def test_shifts_of_an_axis_given_twice_add_up(shift, axis):
+    same(lambda m, x: m.roll(x, shift, axis), np.arange(12.0).reshape(3, 4))
+
+
+def test_vectors_of_one_component_do_not_stretch():
+    for a, b in (((2, 3), (2, 1)), ((2, 1), (3,))):
+        with pytest.raises(ValueError, match="core dimension"):
+            np.vecdot(np.ones(a), np.ones(b))
+        with pytest.raises(ShapeError, match=r"(?s)vecdot: the vectors have \d and \d components along axis -1.*test_odd_input.py"):
+            gd.vecdot(gd.input("a", a), gd.input("b", b))
+    with pytest.raises(ShapeError, match="the vectors have n and 1 components"):
+        gd.vecdot(gd.input("a", ("n",)), gd.input("b", (1,)))
+    same(lambda m, x, y: m.vecdot(x, y), np.ones((2, 3)), np.ones((1, 3)))
+    a, b = gd.input("a", ("n",)), gd.input("b", (3,))
+    assert gd.evaluate(gd.vecdot(a, b), {a: np.ones(3), b: np.ones(3)}) == 3.0
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64"])
+@pytest.mark.parametrize("shape", [(0,), (0, 2), (2, 0)])
+def test_norms_and_medians_of_nothing_are_numpys(dtype, shape):
+    a = np.zeros(shape, dtype)
+    for axis in (None, *range(len(shape))):
+        for keep in (False, True):
+            for order in (np.inf, 1, 2, 0):
+                same(lambda m, x, o=order, i=axis, k=keep: (m if m is gd else m.linalg).vector_norm(x, ord=o, axis=i, keepdims=k), a)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                same(lambda m, x, i=axis, k=keep: m.median(x, axis=i, keepdims=k), a)
+    if len(shape) == 2:
+        for order in ("fro", 1, np.inf):
+            same(lambda m, x, o=order: (m if m is gd else m.linalg).norm(x, ord=o), a)
+    with pytest.raises(ShapeError, match=r"(?s)empty.*test_odd_input.py"):
+        gd.vector_norm(gd.input("x", shape, dtype), ord=-np.inf)
+
+
+# -- dtypes of results -------------------------------------------------------------------------------------------------------------
+
+KINDS = {"bool": [True, False, True], "uint8": [1, 2, 4], "int32": [1, -2, 4], "int64": [1, -2, 4], "float16": [0.5, 2, 4], "float32": [0.5, 2, 4],
+         "float64": [0.5, 2, 4]}
+
+
+@pytest.mark.parametrize("first", KINDS)
+@pytest.mark.parametrize("second", KINDS)
+def test_dtypes_of_weighted_means_and_integrals_are_numpys(first, second):
+    a, w = np.array(KINDS[first], first), np.array(KINDS[second], second)
+    w[1] = 3 if second != "bool" else w[1]
+    y, v = gd.input("y", (3,), first), gd.input("v", (3,), second)
+    f = gd.function([y, v], [gd.average(y, weights=v), gd.trapezoid(y, v), gd.average(gd.stack([y, y]), weights=v, axis=1)])
+    mean, area, means = f(a, w)
+    want = np.average(a, weights=w)
+    assert mean.dtype == want.dtype == means.dtype
+    np.testing.assert_allclose(mean, want, rtol=1e-2 if want.dtype == "float16" else 1e-6)
+    np.testing.assert_allclose(means, [want, want], rtol=1e-2 if want.dtype == "float16" else 1e-6)
+    exact = np.trapezoid(a.astype(float), w.astype(float))
+    np.testing.assert_allclose(area, exact, rtol=1e-2 if area.dtype == "float16" else 1e-6)
+    if first != "bool" and second != "bool":        # NumPy adds and subtracts bools as bools
+        assert area.dtype == np.trapezoid(a, w).dtype
+
+
+def test_weights_along_several_axes():
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((2, 3, 4))
+    for axes in ((0, 2), (2, 0), (1,), (-1, 1, 0)):
+        w = rng.random(tuple(a.shape[i] for i in axes))
+        x, v = gd.input("x", a.shape), gd.input("v", w.shape)
+        np.testing.assert_allclose(gd.evaluate(gd.average(x, axes, v), {x: a, v: w}), np.average(a, axes, w), rtol=1e-14)
+    with pytest.raises(ShapeError, match=r"(?s)average: weights have shape \[2\], x has \[3\] along the axes.*test_odd_input.py"):
+        gd.average(gd.input("x", (2, 3)), 1, gd.input("w", (2,)))
+    with pytest.raises(ShapeError, match="need axis="):
+        gd.average(gd.input("x", (2, 3)), None, gd.input("w", (3,)))
+
+
+def test_bools_in_abs_square_fmod_and_rint():
+    a = np.array([True, False])
+    same(lambda m, x: m.abs(x), a)
+    same(lambda m, x: abs(x), a)
+    b = gd.input("b", (2,), "bool")
+    got = gd.evaluate(gd.square(b), {b: a})
+    assert got.dtype == "int64" and got.tolist() == np.square(a).tolist()       # NumPy's int8, which graphdiff has not
+    with pytest.raises(gd.errors.DTypeError, match=r"(?s)fmod: not defined for two bools.*test_odd_input.py"):
+        gd.fmod(b, b)
+    for dtype in ("int32", "int64"):
+        for name in ("rint", "floor", "ceil", "trunc", "abs", "square"):
+            same(lambda m, x, n=name: getattr(m, n)(x), np.array([-3, 0, 5], dtype))
+    with pytest.raises(GraphdiffError, match=r"(?s)floor: .*test_odd_input.py"):
+        gd.floor("a")
+    with pytest.raises(GraphdiffError, match=r"(?s)trunc: .*unexpected keyword.*test_odd_input.py"):
+        gd.trunc(b, out=None)

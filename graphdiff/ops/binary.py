@@ -205,7 +205,9 @@ def fmod(x: Any, y: Any) -> Node:
     x, y = pair(x, y)
     if x.dtype.kind == "f":
         return _fmod(x, y)
-    r = remainder(x, y)       # of two bools an error, as % of them
+    if x.dtype is BOOL:
+        raise DTypeError("not defined for two bools\nhint: use astype('int64')")
+    r = remainder(x, y)
     return where(logical_and(not_equal(r, 0), not_equal(less(x, 0), less(y, 0))), subtract(r, y), r)
 
 

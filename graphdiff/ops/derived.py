@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dims import unify
 from ..dtypes import BOOL, FLOAT16, FLOAT32, FLOAT64
 from ..errors import DTypeError, NodeTypeError, ShapeError
 from ..graph.build import as_node, composed, public
@@ -119,6 +120,9 @@ def vecdot(x1: Any, x2: Any, axis: int = -1) -> Node:
     x, y = pair(x1, x2)
     if x.ndim == 0 or y.ndim == 0:
         raise ShapeError("both operands need at least one axis")
+    n, m = x.shape[normalize_axis(axis, x.ndim)], y.shape[normalize_axis(axis, y.ndim)]
+    if unify(n, m) is None or (n == 1) != (m == 1):        # vectors of one component do not stretch
+        raise ShapeError(f"the vectors have {n} and {m} components along axis {axis}")
     return einsum("...i,...i->...", moveaxis(x, axis, -1), moveaxis(y, axis, -1))
 
 
@@ -162,6 +166,7 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
 
 def _cumulative(x: Any, axis: Any, dtype: Any, include_initial: bool, scan: Any, first: float) -> Node:
     x = as_node(x)
+    x = ravel(x) if x.ndim == 0 else x
     if axis is None:
         if x.ndim != 1:
             raise ShapeError(f"an array of {x.ndim} axes needs axis=")
@@ -190,8 +195,11 @@ def cumulative_prod(x: Any, *, axis: int | None = None, dtype: Any = None, inclu
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Node:
     """The integral of y along an axis by the trapezoidal rule: sum of (y_i + y_i+1) / 2 (x_i+1 - x_i).
 
-    x: positions, a vector or of y's shape; without them dx is the distance. Integers are added up as float64.
+    x: positions, a vector or of y's shape; without them dx is the distance. Integers are added up as float64, and beside floats
+    in their dtype; bools and unsigned integers are numbers like any other, so their differences may be negative.
     """
+    if x is not None:
+        y, x = pair(y, x)
     y = floating(y)
     axis = normalize_axis(axis, y.ndim)
     low, high = _without(y, axis, -1), _without(y, axis, 0)

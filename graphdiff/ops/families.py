@@ -176,10 +176,11 @@ def _two(x: Any, y: Any) -> Any: ...
 
 
 def unary(name: str, formula: str, reference: Callable[..., Any], partial: Any = None, *, kind: str = "float",
-          doc: str | None = None, **facts: Any) -> Callable[[Any], Node]:
+          of_bool: Callable[[Node], Node] | None = None, doc: str | None = None, **facts: Any) -> Callable[[Any], Node]:
     """Register an elementwise op of one operand and return its public function.
 
     kind: "float" (integers become float64 first), "any" (every number), "int" (integers and bool), "test" (gives bool).
+    of_bool: what a bool gives where the kind is "any"; without it bools are refused.
     """
     if partial is not None:
         facts["partials"] = (partial,)
@@ -201,7 +202,9 @@ def unary(name: str, formula: str, reference: Callable[..., Any], partial: Any =
                 raise misfit(name, 1, 1 + len(more), options)
             x = lift(x, name)
             if x.dtype is BOOL:
-                raise located(DTypeError("not defined for bool"), name, (x,))
+                if of_bool is None:
+                    raise located(DTypeError("not defined for bool"), name, (x,))
+                return of_bool(x)
             return make(op, (x,))
     elif kind == "int":
         def function(x: Any = MISSING, *more: Any, **options: Any) -> Node:

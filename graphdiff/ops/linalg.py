@@ -251,13 +251,4 @@ def kron(x: Any, y: Any) -> Node:
     return reshape_to(multiply(a, b), tuple(m * n for m, n in zip(p, q, strict=True)))
 
 
-def vecdot(x: Any, y: Any, axis: int = -1) -> Node:
-    """The sum of x y along an axis, other axes broadcast."""
-    from .movement import moveaxis
-    x, y = pair(x, y)
-    a, b = moveaxis(x, axis, -1), moveaxis(y, axis, -1)
-    p = matmul(reshape_to(a, (*a.shape[:-1], 1, a.shape[-1])), reshape_to(b, (*b.shape, 1)))
-    return reshape_to(p, p.shape[:-2])
-
-
-__all__ = ["MATMUL", "dot", "inner", "kron", "matmul", "outer", "tensordot", "vdot", "vecdot"]
+__all__ = ["MATMUL", "dot", "inner", "kron", "matmul", "outer", "tensordot", "vdot"]

@@ -101,11 +101,13 @@ def _whole(f: Callable[[Any], Node]) -> Callable[[Any], Node]:
         from ..graph.build import as_node
         x = as_node(x)
         return x if x.dtype.kind != "f" else f(x)
-    function.__name__, function.__doc__ = f.__name__, f.__doc__
-    return function
+    function.__name__ = function.__qualname__ = f.__name__
+    function.__doc__ = f.__doc__
+    return public(function)
 
 
-floor, ceil, rint, trunc = _whole(u.floor_), _whole(u.ceil_), _whole(u.rint_), _whole(u.trunc_)
+floor, ceil, trunc = _whole(u.floor_), _whole(u.ceil_), _whole(u.trunc_)
+rint = u.rint_              # of integers it is float64, in NumPy too
 fix, around = trunc, _round
 
 

@@ -284,24 +284,28 @@ def flipud(x: Any) -> Node:
 
 @public
 def roll(x: Any, shift: Any, axis: Any = None) -> Node:
-    """Elements moved `shift` places along the axis, those that fall off come back at the other end."""
+    """Elements moved `shift` places along the axis, those that fall off come back at the other end. Several shifts and axes go
+    together in pairs; one of either goes with each of the other."""
     x = as_node(x)
     if axis is None:
         return reshape_to(roll(reshape(x, -1), shift, 0), x.shape)
-    axes = normalize_axes(axis, x.ndim) if isinstance(axis, (tuple, list)) else (normalize_axis(axis, x.ndim),)
-    shifts = list(shift) if isinstance(shift, (tuple, list)) else [shift] * len(axes)
+    axes = [normalize_axis(a, x.ndim) for a in (axis if isinstance(axis, (tuple, list)) else (axis,))]
+    shifts = list(shift) if isinstance(shift, (tuple, list)) else [shift]
     for s in shifts:
         if isinstance(s, Node) or not (hasattr(s, "__index__") or isinstance(s, Dim)):
             raise NodeTypeError(f"shift must be whole numbers, not {s!r}")
-    if len(shifts) == 1:
-        shifts *= len(axes)
-    if len(shifts) != len(axes):
-        raise ShapeError("shift and axis have different lengths")
-    for a, s in zip(axes, shifts, strict=True):
+    if len(shifts) != len(axes) and 1 not in (len(shifts), len(axes)):
+        raise ShapeError(f"{len(shifts)} shifts do not fit {len(axes)} axes")
+    count = builtins.max(len(shifts), len(axes)) if shifts and axes else 0
+    total: dict[int, Any] = {}          # an axis given twice is moved by the sum of its shifts
+    for i in range(count):
+        a, s = axes[i % len(axes)], shifts[i % len(shifts)]
+        total[a] = total.get(a, 0) + (s if isinstance(s, Dim) else s.__index__())
+    for a, s in total.items():
         n = x.shape[a]
         if isinstance(n, int) and n == 0:
             continue
-        k = (s if isinstance(s, Dim) else s.__index__()) % n
+        k = s % n
         if isinstance(k, int) and k == 0:
             continue
         x = concatenate([cut(x, a, n - k, k), cut(x, a, 0, n - k)], a)
@@ -483,6 +487,9 @@ def squeeze(x: Any, axis: Any = None) -> Node:
     x = as_node(x)
     if axis is None:
         axes = [i for i, n in enumerate(x.shape) if isinstance(n, int) and n == 1]
+    elif x.ndim == 0 and isinstance(axis, (int, np.integer)):
+        normalize_axis(axis, 1)             # NumPy lets it pass
+        return x
     else:
         axes = list(normalize_axes(axis, x.ndim))
         for a in axes:

@@ -5,19 +5,21 @@ ones last; the kernel adds in one fixed tree, the same for every layout and thre
 """
 from __future__ import annotations
 
+import builtins
 import math
 from typing import Any
 
 import numpy as np
 
-from ..dtypes import BOOL, FLOAT16, FLOAT32, FLOAT64, INT64, as_dtype
+from ..dims import unify
+from ..dtypes import BOOL, FLOAT16, FLOAT32, FLOAT64, INT64, PROMOTE, as_dtype
 from ..errors import DTypeError, NodeTypeError, ShapeError
 from ..graph.build import as_node, make, public
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
-from ..specs import nelements, normalize_axes
+from ..specs import format_shape, nelements, normalize_axes, normalize_axis
 from .families import cast, floating
-from .movement import expand_to, reshape_to, zeros_like
+from .movement import expand_to, permute, reshape_to, zeros, zeros_like
 
 
 def _shape(x: Node, axes: tuple[int, ...], keepdims: bool) -> tuple[Any, ...]:
@@ -106,7 +108,7 @@ def _extreme_vjp(g: Node, node: Node, needs: Any) -> Any:
 def _prod_vjp(g: Node, node: Node, needs: Any) -> Any:
     """g times the product of all other elements: exclusive prefix times exclusive suffix products, right with zeros."""
     from .binary import zmul
-    from .movement import concatenate, cut, ones_like, permute
+    from .movement import concatenate, cut, ones_like
     from .scan import cumprod
     x = node.inputs[0]
     axes = node._attrs[0]
@@ -163,7 +165,11 @@ ARGMIN = _reduction("argmin", "the position of the first smallest, NaN first", _
 LOGSUMEXP = _reduction("logsumexp", "log of the sum of exponentials over axes", _logsumexp_reference, vjp=_logsumexp_vjp)
 
 
-def _axes(x: Node, axis: Any) -> tuple[int, ...]:
+def _axes(x: Node, axis: Any, scalars: bool = False) -> tuple[int, ...]:
+    """The axes to reduce, ascending. scalars: a scalar counts as if it had one axis, as in what NumPy makes of a ufunc."""
+    if scalars and x.ndim == 0 and isinstance(axis, (int, np.integer)):
+        normalize_axis(axis, 1)
+        return ()
     return tuple(range(x.ndim)) if axis is None else tuple(sorted(normalize_axes(axis, x.ndim)))
 
 
@@ -197,7 +203,7 @@ def _accumulator(x: Node, dtype: Any = None) -> Node:
 def sum(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Node:
     """The sum over axes (all by default). bool and integers give int64; an empty sum is 0."""
     x = _accumulator(as_node(x), dtype)
-    axes = _axes(x, axis)
+    axes = _axes(x, axis, True)
     return make(SUM, (x,), (axes, _flag(keepdims)))
 
 
@@ -205,21 +211,21 @@ def sum(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> 
 def prod(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Node:
     """The product over axes. An empty product is 1; the derivative is right when elements are 0."""
     x = _accumulator(as_node(x), dtype)
-    return make(PROD, (x,), (_axes(x, axis), _flag(keepdims)))
+    return make(PROD, (x,), (_axes(x, axis, True), _flag(keepdims)))
 
 
 @public
 def max(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
     """The largest over axes; NaN wins. Raises ShapeError for an empty axis."""
     x = as_node(x)
-    return make(MAX, (x,), (_axes(x, axis), _flag(keepdims)))
+    return make(MAX, (x,), (_axes(x, axis, True), _flag(keepdims)))
 
 
 @public
 def min(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
     """The smallest over axes; NaN wins. Raises ShapeError for an empty axis."""
     x = as_node(x)
-    return make(MIN, (x,), (_axes(x, axis), _flag(keepdims)))
+    return make(MIN, (x,), (_axes(x, axis, True), _flag(keepdims)))
 
 
 amax, amin = max, min
@@ -229,14 +235,14 @@ amax, amin = max, min
 def any(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
     """True where some element over the axes is nonzero (NaN is)."""
     x = as_node(x)
-    return make(ANY, (x,), (_axes(x, axis), _flag(keepdims)))
+    return make(ANY, (x,), (_axes(x, axis, True), _flag(keepdims)))
 
 
 @public
 def all(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
     """True where every element over the axes is nonzero."""
     x = as_node(x)
-    return make(ALL, (x,), (_axes(x, axis), _flag(keepdims)))
+    return make(ALL, (x,), (_axes(x, axis, True), _flag(keepdims)))
 
 
 def _arg(op: OpDef, x: Any, axis: Any, keepdims: bool) -> Node:
@@ -245,7 +251,6 @@ def _arg(op: OpDef, x: Any, axis: Any, keepdims: bool) -> Node:
         raise NodeTypeError(f"axis is one axis or None (the position in all of them), not {axis!r}")
     if x.ndim == 0:
         x = reshape_to(x, (1,))
-        axis = 0
         keepdims = False
     return make(op, (x,), (_axes(x, axis), _flag(keepdims)))
 
@@ -266,7 +271,7 @@ def argmin(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
 def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
     """log(sum(exp(x))) without overflow; -inf where every element is -inf."""
     x = floating(x)
-    return make(LOGSUMEXP, (x,), (_axes(x, axis), _flag(keepdims)))
+    return make(LOGSUMEXP, (x,), (_axes(x, axis, True), _flag(keepdims)))
 
 
 def count_nonzero(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
@@ -355,6 +360,10 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> N
     return _matrix_norm(x, ord, order[0], order[1], keep)
 
 
+def _known_empty(x: Node, axes: tuple[int, ...]) -> bool:
+    return builtins.any(isinstance(x.shape[a], int) and x.shape[a] == 0 for a in axes)
+
+
 def _vector_norm(x: Node, ord: Any, axes: tuple[int, ...], keep: bool) -> Node:
     from .binary import equal, not_equal, power, where
     from .unary import abs
@@ -363,6 +372,8 @@ def _vector_norm(x: Node, ord: Any, axes: tuple[int, ...], keep: bool) -> Node:
     if ord == 1:
         return make(SUM, (abs(x),), (axes, keep))
     if ord == np.inf:
+        if _known_empty(x, axes):
+            return zeros(_shape(x, axes, keep), x.dtype)
         return make(MAX, (abs(x),), (axes, keep))
     if ord == -np.inf:
         return make(MIN, (abs(x),), (axes, keep))
@@ -384,6 +395,8 @@ def _matrix_norm(x: Node, ord: Any, row: int, column: int, keep: bool) -> Node:
     if isinstance(ord, bool) or ord not in (1, -1, np.inf, -np.inf):
         raise ShapeError(f"ord={ord!r} is not a norm of a matrix: 'fro', 1, -1, inf or -inf")
     along = row if ord in (1, -1) else column            # sums run down the columns for 1, along the rows for inf
+    if ord > 0 and _known_empty(x, (row + column - along,)):
+        return zeros(_shape(x, (row, column), keep), x.dtype)
     sums = make(SUM, (abs(x),), ((along,), True))
     extreme = make(MAX if ord > 0 else MIN, (sums,), (tuple(sorted((row, column))), True))
     return extreme if keep else reshape_to(extreme, _shape(x, (row, column), False))
@@ -397,16 +410,22 @@ def ptp(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
 
 @public
 def average(x: Any, axis: Any = None, weights: Any = None, keepdims: bool = False) -> Node:
-    """The weighted mean; weights have x's shape, or the axis' length."""
-    x = floating(x)
+    """The weighted mean; weights have x's shape, or the lengths of the axes given. Integers and bools give float64, else the
+    dtype is that of a product with the weights."""
+    x = as_node(x)
     if weights is None:
         return mean(x, axis, keepdims=keepdims)
-    w = floating(weights)
+    w = as_node(weights)
+    dtype = PROMOTE[x.dtype, w.dtype] if x.dtype.kind == "f" else FLOAT64
     if w.shape != x.shape:
-        if not isinstance(axis, int) or w.ndim != 1:
-            raise ShapeError("weights of another shape than x need one axis and one dimension")
-        a = normalize_axes(axis, x.ndim)[0]
-        w = expand_to(reshape_to(w, tuple(w.shape[0] if i == a else 1 for i in range(x.ndim))), x.shape)
-    return sum(x * w, axis, keepdims=keepdims) / sum(w, axis, keepdims=keepdims)
-
-
+        if axis is None:
+            raise ShapeError(f"weights of shape {format_shape(w.shape)} beside x of {format_shape(x.shape)} need axis=")
+        axes = normalize_axes(axis, x.ndim)
+        lengths = tuple(x.shape[a] for a in axes)
+        if len(w.shape) != len(lengths) or builtins.any(unify(m, n) is None for m, n in zip(w.shape, lengths, strict=True)):
+            raise ShapeError(f"weights have shape {format_shape(w.shape)}, x has {format_shape(lengths)} along the axes {axes}")
+        w = permute(w, sorted(range(len(axes)), key=lambda i: axes[i]))
+        w = expand_to(reshape_to(w, tuple(n if a in axes else 1 for a, n in enumerate(x.shape))), x.shape)
+    x, back = _wide(cast(x, dtype))
+    w = cast(w, x.dtype)
+    return cast(sum(x * w, axis, keepdims=keepdims) / sum(w, axis, keepdims=keepdims), back)

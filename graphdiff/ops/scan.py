@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import FLOAT16, FLOAT32, INT64
-from ..errors import ShapeError
+from ..errors import AxisError, ShapeError
 from ..graph.build import as_node, make, public
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import nelements, normalize_axis
 from .families import cast, floating
-from .movement import concatenate, cut, ones_like, permute, ravel, zeros_like
+from .movement import concatenate, cut, full, ones_like, permute, ravel, reshape_to, zeros_like
 
 
 def _same(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
@@ -182,8 +182,8 @@ RECURRENCE = register(OpDef("recurrence", "s_i = x_i s_{i-1} + y_i along an axis
 
 def _along(x: Any, axis: int | None) -> tuple[Node, int]:
     x = as_node(x)
-    if axis is None:
-        return ravel(x), 0
+    if axis is None or (x.ndim == 0 and isinstance(axis, (int, np.integer))):      # a scalar counts as a vector of one element
+        return ravel(x), 0 if axis is None else normalize_axis(axis, 1)
     return x, normalize_axis(axis, x.ndim)
 
 
@@ -240,24 +240,20 @@ ARGSORT = register(OpDef("argsort", "the stable permutation that sorts an axis",
                          lower=_lower("argsort", _flag(1)), cost=lambda n: 20 * n.size))
 
 
-def _sortable(x: Any, axis: int | None) -> tuple[Node, int]:
-    x, axis = _along(x, axis)
-    if x.ndim == 0:
-        raise ShapeError("a scalar has no axis to sort along")
-    return x, axis
-
-
 @public
 def sort(x: Any, axis: int | None = -1, *, descending: bool = False) -> Node:
     """Elements along an axis in ascending order, NaN last (descending: the reverse). Equal elements keep their order."""
-    x, axis = _sortable(x, axis)
+    x = as_node(x)
+    if x.ndim == 0 and axis is not None:
+        raise AxisError("a scalar has no axis to sort along")
+    x, axis = _along(x, axis)
     return make(SORT, (x,), (axis, bool(descending)))
 
 
 @public
 def argsort(x: Any, axis: int | None = -1, *, descending: bool = False) -> Node:
     """int64 positions that sort an axis; stable."""
-    x, axis = _sortable(x, axis)
+    x, axis = _along(x, axis)
     return make(ARGSORT, (x,), (axis, bool(descending)))
 
 
@@ -277,7 +273,7 @@ def top_k(x: Any, k: int, *, axis: int = -1, indices: bool = False) -> Any:
 
 @public
 def median(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
-    """The middle value, or the mean of the middle two; NaN if there is one."""
+    """The middle value, or the mean of the middle two; NaN if there is one, and of nothing."""
     from .binary import where
     from .reduction import _axes, _shape
     from .reduction import _flag as _flag_of
@@ -288,8 +284,7 @@ def median(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
     kept = [i for i in range(x.ndim) if i not in axes]
     n = nelements(tuple(x.shape[a] for a in axes))
     if isinstance(n, int) and n == 0:
-        raise ShapeError("the median of no elements is not defined")
-    from .movement import reshape_to
+        return full(_shape(x, axes, _flag_of(keepdims)), np.nan, x.dtype)
     flat = reshape_to(permute(x, [*kept, *axes]), (*[x.shape[i] for i in kept], n))
     ordered = make(SORT, (flat,), (flat.ndim - 1, False))
     last = flat.ndim - 1

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dtypes import INT64
 from ..graph.node import Node
 from ..graph.opdef import MINUS_ONE
 from . import special
@@ -29,10 +30,11 @@ def where_zero(condition: Any, x: Any) -> Node:
 
 
 negative = unary("negative", "-x", np.negative, MINUS_ONE, kind="any", ulp=0, symbol="-", latex="-{0}")
-abs = unary("abs", "|x|", np.abs, lambda x, y: sign(x), kind="any", ulp=0, symbol="|.|", latex=r"\left|{0}\right|",
-            analytic=lambda x: np.where(np.real(x) < 0, -x, x))
+abs = unary("abs", "|x|", np.abs, lambda x, y: sign(x), kind="any", of_bool=lambda x: x, ulp=0, symbol="|.|",
+            latex=r"\left|{0}\right|", analytic=lambda x: np.where(np.real(x) < 0, -x, x))
 sign: Unary = unary("sign", "-1, 0 or 1; NaN stays", np.sign, kind="any", zero=True, ulp=0)
-square = unary("square", "x x", np.square, lambda x, y: 2.0 * x, kind="any", ulp=0, symbol="x²", latex="{0}^2")
+square: Unary = unary("square", "x x", np.square, lambda x, y: 2.0 * x, kind="any", of_bool=lambda x: square(cast(x, INT64)), ulp=0,
+                      symbol="x²", latex="{0}^2")
 relu = unary("relu", "max(x, 0)", lambda x: np.where(x <= 0, np.zeros_like(x), x),
              lambda x, y: cast(_b().greater(x, 0.0), x.dtype), kind="any", ulp=0, latex=r"\mathrm{{relu}}({0})",
              analytic=lambda x: np.where(np.real(x) <= 0, 0 * x, x))
