@@ -15,7 +15,10 @@ import subprocess
 import mpmath as mp
 import numpy as np
 import pytest
+from counting import checked
 from mpmath import mpf
+
+from graphdiff.ops import special
 
 CSRC = pathlib.Path(__file__).resolve().parent.parent / "csrc"
 LONG = os.environ.get("GRAPHDIFF_LONG") == "1"
@@ -430,6 +433,34 @@ def test_named_hard_values(libraries):
         assert lib("hypot", *small)[0] == 5e-320
         assert lib("polygamma", np.array([3.0]), np.array([-2.25]))[0] == pytest.approx(float(mp.polygamma(3,
             -2.25)), rel=1e-14)
+
+
+BESIDE_POLES = [-1e-10, -1e-5, 1e-10, float(np.nextafter(-1, 0)), float(np.nextafter(-1, -2)), -1.000000001, -0.999999999, -2 + 1e-12,
+                float(np.nextafter(-100, 0)), -0.5, -7.75, -30.5, -100.25]
+
+
+@pytest.mark.parametrize("n", range(7))
+def test_polygamma_beside_its_poles_and_far_out(n, libraries):
+    x = np.array([*BESIDE_POLES, 1e18, 1e30, 1e100, 1e300])
+    with mp.workprec(400):
+        want = [REF["polygamma"](n, mpf(float(v))) for v in x]
+    exact = np.array([float(w) for w in want])
+    for lib in libraries:
+        got = lib("polygamma", np.full(x.size, float(n)), x)
+        for v, y, w in zip(x, got, want, strict=True):
+            assert ulp_error(y, w, 2 if n == 0 else 0) <= 16, (n, v, lib.isa, y)
+            checked(1)
+    np.testing.assert_allclose(special.polygamma(float(n), x), exact, rtol=1e-9, atol=1e-12)
+
+
+def test_polygamma_at_its_poles_is_scipys(libraries):
+    x = np.array([0.0, -0.0, -1.0, -2.0, -1000.0])
+    for n in range(6):
+        want = np.full(5, np.inf if n % 2 else -np.inf) if n else np.array([-np.inf, np.inf, np.nan, np.nan, np.nan])
+        assert same_specials(special.polygamma(float(n), x), want).all()
+        for lib in libraries:
+            assert same_specials(lib("polygamma", np.full(x.size, float(n)), x), want).all(), (n, lib.isa)
+            checked(x.size)
 
 
 def test_hard_float32_values(libraries):

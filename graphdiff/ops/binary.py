@@ -187,7 +187,10 @@ sinc_derivative: Binary = binary("sinc_derivative", "the x-th derivative of sinc
 
 @public
 def polygamma(n: Any, x: Any) -> Node:
-    """The n-th derivative of digamma at x: n a whole number >= 0, x > 0 (n = 0 is digamma itself)."""
+    """The n-th derivative of digamma at x: n a whole number >= 0 (n = 0 is digamma itself).
+
+    At the poles 0, -1, -2 ... it is inf for odd n and -inf for even n > 0 (the limit from the right); at -inf, NaN.
+    """
     orders = np.asarray(n._attrs[0] if isinstance(n, Node) and n.op.name == "constant" else 0 if isinstance(n, Node) else n)
     if orders.dtype.kind not in "biuf" or not np.all((orders >= 0) & (orders == np.floor(orders))):
         raise ShapeError(f"n must be whole numbers, at least 0, not {n!r}")

@@ -33,9 +33,8 @@ def _digamma(x: float) -> float:
         return math.nan
     if x == math.inf:
         return math.inf
-    if x < 0:
-        r = x - math.floor(x)
-        return _digamma(1 - x) - math.pi / math.tan(math.pi * r)
+    if x < 0:       # x - round(x) is exact: near a pole the distance to it is all that counts
+        return _digamma(1 - x) - math.pi / math.tan(math.pi * (x - round(x)))
     s = 0.0
     while x < 10:
         s -= 1 / x
@@ -48,25 +47,43 @@ def _digamma(x: float) -> float:
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330)
 
 
-def _polygamma(n: float, x: float) -> float:
-    """(-1)^(n+1) n! zeta(n+1, x) by Euler-Maclaurin after a recurrence (DLMF 25.11.28); x > 0, whole n >= 0."""
-    if n == 0:
-        return _digamma(x)
-    if n < 0 or n != math.floor(n) or math.isnan(x):
-        return math.nan
-    if x <= 0:
-        return math.inf if x == 0 and n % 2 else math.nan if x != 0 else -math.inf
-    s = n + 1.0
-    total, y = 0.0, x
-    while y < 20 + n:
-        total += y ** -s
-        y += 1
-    total += y ** (1 - s) / n + 0.5 * y ** -s
+def _zeta(s: float, q: float) -> float:
+    """sum of (q + k)^-s over k >= 0, q > 0, by Euler-Maclaurin after a recurrence (DLMF 25.11.28)."""
+    if q == math.inf:
+        return 0.0
+    total, y = 0.0, q
+    try:
+        while y < 20 + s:
+            total += y ** -s
+            y += 1
+    except OverflowError:
+        return math.inf
+    total += y ** (1 - s) / (s - 1) + 0.5 * y ** -s
     factor = s / 2 * y ** (-s - 1)
     for k, b in enumerate(_BERNOULLI, 1):
         total += b * factor
         factor *= (s + 2 * k - 1) * (s + 2 * k) / ((2 * k + 1) * (2 * k + 2)) / (y * y)
-    return (-1.0) ** (int(n) + 1) * math.gamma(n + 1) * total
+    return total
+
+
+def _polygamma(n: float, x: float) -> float:
+    """(-1)^(n+1) n! zeta(n+1, x), whole n >= 0; for x < 0 the sum over all integers less the terms below x. At a pole the limit
+    from either side where they agree (odd n); for even n, whose sides differ, that from the right, as zeta has it."""
+    if n == 0:
+        return _digamma(x)
+    if n < 0 or n != math.floor(n) or math.isnan(x) or x == -math.inf:
+        return math.nan
+    s, sign = n + 1.0, -1.0 if n % 2 == 0 else 1.0
+    if x > 0:
+        total = _zeta(s, x)
+    elif x == math.floor(x):
+        total = math.inf
+    else:
+        total = _zeta(s, x - math.floor(x)) + sign * _zeta(s, math.ceil(x) - x) - sign * _zeta(s, 1 - x)
+    try:
+        return sign * math.gamma(n + 1) * total
+    except OverflowError:       # of n!
+        return sign * math.inf if total else sign * 0.0
 
 
 def _sinc_derivative(n: float, x: float) -> float:
