@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .errors import NodeTypeError, ShapeError
+from .ops.families import flag
 
 
 class Batches:
@@ -31,7 +32,7 @@ class Batches:
         if lengths[0] == 0:
             raise ShapeError("batches: the data set is empty")
         self.n = lengths[0]
-        self.size, self.shuffle, self.drop_last = size, bool(shuffle), bool(drop_last)
+        self.size, self.shuffle, self.drop_last = size, flag(shuffle, "batches: shuffle"), flag(drop_last, "batches: drop_last")
         self.key = _seed(key)
         self.epoch = 0
         self._size(0)

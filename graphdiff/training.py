@@ -174,6 +174,8 @@ def fit(step: Callable[..., Any], batches: Iterable[Any], *, epochs: int, valida
         raise ShapeError(f"fit: patience is a whole number, at least 1, not {patience!r}")
     if patience is not None and validate is None:
         raise ShapeError("fit: patience needs validate=, which says what is better")
+    if validate is not None and not callable(validate):
+        raise NodeTypeError(f"fit: validate is a function without arguments, not {type(validate).__name__}")
     if not callable(step):
         raise NodeTypeError(f"fit: step is a function, not {type(step).__name__}")
     if isinstance(step, Function) and not step.updates:

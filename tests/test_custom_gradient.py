@@ -1,5 +1,6 @@
 """A custom gradient says nothing about what its function closes over, and says so: never a silent zero."""
 import copy
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -84,3 +85,86 @@ def test_what_a_checkpoint_closes_over_has_its_gradient(closed):
         assert abs(gd.evaluate(g, {k: v for k, v in at.items() if k is not u or closed == "node"}) - want) < 1e-14 * want
     assert abs(gd.evaluate(gd.grad(y, x), {k: v for k, v in at.items() if k is not u or closed == "node"})
                - 2 * np.cos(0.6) * np.exp(2.0)) < 1e-13
+
+
+# -- checkpoints of several results ------------------------------------------------------------------------------------------------
+
+
+class State(NamedTuple):
+    h: gd.graph.node.Node
+    c: gd.graph.node.Node
+
+
+A = np.random.default_rng(3).standard_normal((4, 3))
+
+
+def cell(state, x, w, scale=1.0):
+    """One step with two results, one of them nested, and a flag that is no float."""
+    c = gd.tanh(state.h @ w) * scale + state.c
+    return {"state": State(gd.sin(c) * x, c), "parts": [gd.sum(c), None, (c > 0,)]}
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_checkpoints_take_and_give_nested_results(named):
+    shape = ("n", 3) if named else (4, 3)
+    x, w = gd.input("x", shape), gd.variable(np.eye(3) * 0.7, "w")
+
+    def rolled(step):
+        state = State(x, x * 0.5)
+        total = 0.0
+        for _ in range(3):
+            out = step(state, x, w, scale=1.5)
+            state = out["state"]
+            total = total + out["parts"][0] * 0.1
+            assert out["parts"][1] is None and type(state) is State
+        return [state.h, state.c, total + gd.sum(state.h * state.c), out["parts"][2][0]]
+
+    plain, kept = rolled(cell), rolled(gd.checkpoint(cell))
+    for ys in (plain, kept):
+        ys += [*gd.grad(ys[2], [x, w]), gd.jvp(ys[2], x, np.ones((4, 3)) if not named else gd.ones_like(x)),
+               gd.grad(gd.sum(gd.square(gd.grad(ys[2], x))), w)]
+    got, want = gd.function([x], kept)(A), gd.function([x], plain)(A)
+    for g, v in zip(got, want, strict=True):
+        np.testing.assert_allclose(g, v, rtol=1e-12)
+
+
+def test_results_of_one_checkpoint_share_one_recomputation():
+    x = gd.input("x", (3,))
+    body = gd.checkpoint(lambda v: (gd.exp(gd.sin(v)), gd.cos(gd.sin(v)), gd.sum(v)))
+    a, b, c = body(x)
+    g = gd.grad(gd.sum(a * b) * c, x)
+    from graphdiff.graph.walk import toposort
+    assert sum(n.op.name == "custom" for n in toposort([g])) == 1
+    assert sum(n.op.name == "barrier" for n in toposort([g])) == 1
+    gd.check_grads([a, b, c], x, A[0])
+
+
+def test_checkpoints_of_several_dtypes_and_of_arrays():
+    x, y = gd.input("x", (3,)), gd.input("y", (3,), "float32")
+    a, b, i = gd.checkpoint(lambda u, v: (gd.exp(u), gd.exp(v), gd.argmax(u)))(x, y)
+    assert (a.dtype, b.dtype, i.dtype) == ("float64", "float32", "int64")
+    f = gd.function([x, y], [*gd.grad(gd.sum(a) + gd.sum(b), [x, y]), i])
+    got = f(A[0], A[1].astype("float32"))
+    np.testing.assert_allclose(got[0], np.exp(A[0]), rtol=1e-14)
+    np.testing.assert_allclose(got[1], np.exp(A[1]), rtol=1e-6)
+    assert got[2] == np.argmax(A[0])
+    z = gd.checkpoint(lambda u, v: u * v)(x, [1.0, 2.0, 3.0])
+    np.testing.assert_allclose(gd.evaluate(gd.grad(gd.sum(z), x), {x: A[0]}), [1.0, 2.0, 3.0])
+
+
+def test_functions_that_give_no_node_are_refused_by_name():
+    x = gd.input("x", (3,))
+
+    def nothing(v):
+        return None
+
+    for call, message in ((lambda: gd.checkpoint(nothing)(x), "nothing: nothing gives no node"), (lambda: gd.checkpoint(lambda v: {})(x), "gives no node"),
+                          (lambda: gd.custom_gradient(lambda v: (v, v), lambda g, o, v: g)(x), "forward must give one node, not tuple"),
+                          (lambda: gd.custom_gradient(nothing, lambda g, o, v: g)(x), "forward must give one node, not NoneType")):
+        with pytest.raises(gd.errors.NodeTypeError, match=rf"(?s){message}.*test_custom_gradient.py"):
+            call()
+    loop = []
+    loop.append(loop)
+    loop.append(x)
+    with pytest.raises(gd.errors.NodeTypeError, match="nest more than 50 levels"):
+        gd.checkpoint(lambda v: loop)(x)

@@ -536,9 +536,13 @@ def test_two_layers_of_one_kind_have_variables_of_two_names():
 def test_a_last_batch_of_one_or_none_does_not_spoil_the_running_averages():
     layer = nn.BatchNorm(2, dtype="float64")
     x = gd.input("x", ("batch", 2))
-    step = gd.function([x], layer(x, training=True), updates=layer.updates())
+    y = layer(x, training=True)
+    layer.beta.value = np.array([0.25, -0.5])
+    step = gd.function([x], [y, gd.grad(gd.sum(y), x)], updates=layer.updates())
     for n in (1, 0):
-        step(np.ones((n, 2)))
+        value, gradient = step(np.ones((n, 2)) * 7)
+        np.testing.assert_array_equal(value, [[0.25, -0.5]] * n if n else np.zeros((0, 2)))       # as documented
+        np.testing.assert_array_equal(gradient, np.zeros((n, 2)))
         np.testing.assert_array_equal(layer.mean.value, [0, 0])
         np.testing.assert_array_equal(layer.var.value, [1, 1])
     step(np.array([[1.0, 0.0], [3.0, 0.0]]))

@@ -245,3 +245,121 @@ def test_bools_in_abs_square_fmod_and_rint():
         gd.floor("a")
     with pytest.raises(GraphdiffError, match=r"(?s)trunc: .*unexpected keyword.*test_odd_input.py"):
         gd.trunc(b, out=None)
+
+
+# -- layers, optimisers, data --------------------------------------------------------------------------------------------------------
+
+nn = gd.nn
+X = gd.input("x", ("n", 3), "float32")
+
+
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: nn.MaxPool(0), "max_pool: window must be at least 1, not 0"), (lambda: nn.MaxPool((2, -1)), "window must be at least 1, not -1"),
+    (lambda: nn.MaxPool(2, stride=0), "stride must be at least 1"), (lambda: nn.MaxPool(2, foo=1), "unexpected keyword argument 'foo'"),
+    (lambda: nn.MaxPool(2, padding=5), "padding 5 is not less than the window"), (lambda: nn.MaxPool((2, 2, 2, 2)), "spatial axes"),
+    (lambda: nn.MaxPool((2, 2), stride=(1, 2, 3)), "2 entries for 3 spatial axes"), (lambda: nn.AvgPool("a"), "window is a whole number"),
+    (lambda: nn.MaxPool(2, ceil_mode="x"), "ceil_mode must be True or False"),
+    (lambda: nn.AvgPool(2, count_include_pad=None), "count_include_pad must be"),
+    (lambda: nn.Conv(3, 4, 3, stride=0), "stride must be at least 1"), (lambda: nn.Conv(3, 4, 3, padding="sam"), "padding is numbers, 'same' or 'valid'"),
+    (lambda: nn.Conv(3, 4, 3, dilation=-1), "dilation must be at least 1"), (lambda: nn.ConvTranspose(3, 4, 3, output_padding=7), "output_padding 7"),
+    (lambda: nn.Dense(3, 2, None, "glorot"), "bias must be True or False, not 'glorot'"), (lambda: nn.LayerNorm(()), "shape names no axis"),
+    (lambda: nn.Dense(3, 2, key=gd.input("k")), "a key is int64[2], not float64[]"), (lambda: nn.Dropout(0.5, key=gd.input("k")), "a key is int64[2]"),
+    (lambda: nn.LSTM(2, 3, reverse="yes"), "reverse must be True or False"), (lambda: nn.BatchNorm(3, scale=[]), "scale must be True or False"),
+    (lambda: nn.GraphLayer(2, 3, how=["sum"]), "how is one of sum, mean, max"), (lambda: nn.functional.aggregate(X, [0], 1, how="last"), "how is one of"),
+    (lambda: gd.optim.Adam(clip_norm=-1), "clip_norm is a number above 0"), (lambda: gd.optim.Adam(clip_value=0), "clip_value is a number above 0"),
+    (lambda: gd.optim.Adam(clip_norm=float("nan")), "clip_norm is a number above 0"),
+    (lambda: gd.optim.Adam(clip_value=X), "a scalar node, not float32[n, 3]"),
+    (lambda: gd.optim.Adam().updates(X, [{"parameters": gd.variable(1.0, "w"), "clip_norm": -1}], gradients=[X]), "clip_norm is a number above 0"),
+    (lambda: gd.optim.Momentum(averaged="a"), "averaged must be True or False"), (lambda: gd.optim.AMSGrad(corrected=None), "corrected must be True"),
+    (lambda: gd.optim.clip_by_norm([X], None), "limit is a number above 0"), (lambda: gd.optim.clip_by_value([X], X), "a scalar node, not float32[n, 3]"),
+    (lambda: gd.optim.schedules.piecewise([1, 2], ["a"]), "a boundary is a whole number"), (lambda: gd.optim.schedules.piecewise(1, 2), "a list of rates"),
+    (lambda: gd.optim.schedules.warmup("a", 5), "rate is a finite number"), (lambda: gd.optim.schedules.warmup(X, 5), "rate is a finite number"),
+    (lambda: gd.data.batches([np.ones(3)], 2, shuffle="no"), "shuffle must be True or False"),
+    (lambda: gd.losses.hinge(X, X, margin="a"), "margin is a number"),
+    (lambda: gd.data.batches([np.ones(3)], 2, drop_last=2), "drop_last must be True or False"),
+    (lambda: gd.losses.hinge(X, X, margin=np.nan), "margin is"),
+    (lambda: gd.fit(lambda: 0, [], epochs=1, validate=5), "validate is a function"), (lambda: gd.sort(X, descending="yes"), "descending must be True"),
+])
+def test_options_are_refused_where_they_are_given(make, message):
+    with pytest.raises(GraphdiffError) as caught:
+        make()
+    assert message in str(caught.value)
+
+
+def test_pools_and_convolutions_with_options_that_fit_are_made_and_work():
+    for layer in (nn.MaxPool(2, stride=2, padding=1), nn.MaxPool(2, stride=(2, 1)), nn.AvgPool((2, 3), ceil_mode=True),
+                  nn.Conv(3, 4, (3, 3), padding="same"),
+                  nn.ConvTranspose(3, 4, 3, stride=2, output_padding=1), nn.Conv(3, 6, 5, padding=((0, 1), 2), dilation=2, groups=3)):
+        x = gd.input("x", (2, 3, 9, 10), "float32")
+        assert np.isfinite(gd.evaluate(layer(x), {x: np.ones((2, 3, 9, 10), "float32")})).all()
+
+
+def test_an_error_inside_a_layer_names_the_line_that_called_it():
+    with pytest.raises(ShapeError, match=r"(?s)dense: the input is float32\[n, 3\], 4 numbers are needed along axis -1\n  at +test_odd_input.py:\d+ "):
+        nn.Dense(4, 2)(X)
+
+
+def test_layers_of_one_name_in_different_parts_of_a_network_are_told_by_their_path():
+    net = nn.Sequential(nn.Sequential(nn.Dense(3, 4), gd.relu, nn.Dense(4, 4)), nn.Sequential(nn.Dense(4, 4)))
+
+    class Pair(nn.Layer):
+        def __init__(self):
+            super().__init__("pair")
+            self.left, self.right, self.only = nn.Dense(3, 2), nn.Dense(3, 2), nn.LayerNorm(3)
+
+        def forward(self, x, training):
+            return self.left(x)
+
+    pair = Pair()
+    with pytest.raises(gd.errors.GradientError, match=r"does not depend on 'dense\.w' \(sequential\.steps\.1\.steps\.0\.w\)"):
+        gd.optim.Adam().updates(gd.mean(net[0](X)), net.parameters())
+    with pytest.raises(gd.errors.GradientError, match=r"does not depend on 'dense\.w' \(pair\.right\.w\)"):
+        gd.optim.Adam().updates(gd.mean(pair(X)), pair.parameters())
+    labels = [p._attrs[0] for p in pair.parameters()]
+    with pytest.raises(gd.errors.GradientError, match=r"no derivative flows from .* to 'dense\.w' \(pair\.left\.w\): argmax cuts the path"):
+        gd.optim.Adam().updates(gd.sum(gd.argmax(pair(X), axis=1).astype("float32")), pair.parameters()[:1])
+    alone = nn.Dense(3, 2)
+    with pytest.raises(gd.errors.GradientError, match=r"does not depend on 'dense\.w'\n"):
+        gd.optim.Adam().updates(gd.mean(X), alone.parameters())
+    assert [s.path for s in labels] == [f"pair.{k}" for k in pair.variables()]
+
+
+LABELS = [-1, -5, -2**31, -2**40 - 7, -2**41, -2**50, -2**60, -2**63, 3, 2**40, 2**62, 2**63 - 1]
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_errors_name_a_label_of_any_size_as_it_was_written(label):
+    i, logits = gd.input("i", (1,), "int64"), np.ones((1, 3))
+    for f in (gd.losses.cross_entropy(gd.constant(logits), i), gd.nn.Embedding(3, 2)(i)):
+        with pytest.raises(gd.errors.OutOfBounds, match=rf"index {label} is out of bounds for axis \d with size 3"):
+            gd.evaluate(f, {i: [label]})
+    if not -3 <= label < 3:
+        with pytest.raises(gd.errors.OutOfBounds, match=rf"index {label} is out of bounds for axis 0 with size 3"):
+            gd.evaluate(gd.take(gd.constant(np.ones(3)), i), {i: [label]})
+        with pytest.raises(gd.errors.OutOfBounds, match=rf"index {label} is out of bounds for axis 0 with size 3"):
+            gd.take(gd.constant(np.ones(3)), [label])
+    with pytest.raises(gd.errors.OutOfBounds, match=rf"index {label} is out of bounds for axis 0 with size 3"):
+        gd.nn.Embedding(3, 2)(gd.constant([label]))
+
+
+# -- derivatives of named sizes ----------------------------------------------------------------------------------------------------
+
+def test_jacobians_need_known_sizes_on_the_side_they_sweep_alone():
+    x, w = gd.input("x", ("n", 3)), gd.input("w", (3,))
+    a, b = np.arange(12.0).reshape(4, 3) / 7, np.array([0.5, -1.0, 2.0])
+    values = {x: a, w: b}
+    y, s = gd.sin(x @ w), gd.stack([gd.sum(gd.square(x) @ w), gd.mean(x)])
+    j = gd.jacobian(y, w)                                   # forward: one sweep an element of w
+    assert str(j.shape) == "(n, 3)"
+    np.testing.assert_allclose(gd.evaluate(j, values), np.cos(a @ b)[:, None] * a, rtol=1e-14)
+    k = gd.jacobian(s, x)                                   # reverse: one an element of s
+    assert str(k.shape) == "(2, n, 3)"
+    np.testing.assert_allclose(gd.evaluate(k, values), [2 * a * b, np.full((4, 3), 1 / 12)], rtol=1e-14)
+    np.testing.assert_allclose(gd.evaluate(gd.hessian(gd.sum(y), w), values), -(a * np.sin(a @ b)[:, None]).T @ a, rtol=1e-13)
+    assert gd.evaluate(gd.jacobian(y, gd.input("e", (0,))), values).shape == (4, 0)
+    for call, message in ((lambda: gd.jacobian(y, x), r"neither y, \[n\], nor x, \[n, 3\], has known sizes"),
+                          (lambda: gd.jacobian(y, w, mode="reverse"), r"mode 'reverse' takes one sweep an element of y, \[n\], whose size must be known"),
+                          (lambda: gd.jacobian(s, x, mode="forward"), r"mode 'forward' takes one sweep an element of x, \[n, 3\]"),
+                          (lambda: gd.hessian(gd.sum(y), x), r"neither y, \[n, 3\], nor x")):
+        with pytest.raises(ShapeError, match=rf"(?s)jacobian: {message}.*test_odd_input.py.*hint .*gd.hvp"):
+            call()

@@ -10,13 +10,13 @@ import numpy as np
 from ..diff.forward import jvp, transposed_twice
 from ..diff.reverse import grad
 from ..errors import GradientError, NodeTypeError, ShapeError, compose, located_error
-from ..graph.build import INPUT, as_node, make, make_constant, public
+from ..graph.build import INPUT, as_node, holds_nodes, make, make_constant, public
 from ..graph.node import Node, describe, new_node, next_serial
 from ..graph.opdef import OpDef, register
 from ..graph.text import copy_node
 from ..graph.walk import toposort
-from ..ops.movement import reshape_to, stack, zeros_like
-from ..specs import check_shape, format_shape, has_dims
+from ..ops.movement import concatenate, cut, reshape_to, stack, zeros, zeros_like
+from ..specs import check_shape, format_shape, has_dims, nelements
 
 _token = itertools.count()
 
@@ -31,7 +31,8 @@ def vjp(y: Any, x: Any, cotangent: Any) -> Any:
 def jacobian(y: Any, x: Any, mode: str = "auto") -> Any:
     """All first derivatives of y, of shape y.shape + x.shape (a list for a list of x).
 
-    mode: "reverse" (one sweep an element of y), "forward" (one an element of x), "auto" (the fewer). Sizes must be known.
+    mode: "reverse" (one sweep an element of y), "forward" (one an element of x), "auto" (the fewer). What the sweeps are made for
+    must have known sizes: y in reverse mode, x in forward mode; the other may have named ones. Else a ShapeError.
     """
     y = as_node(y)
     if isinstance(x, (list, tuple)):
@@ -40,16 +41,21 @@ def jacobian(y: Any, x: Any, mode: str = "auto") -> Any:
         raise NodeTypeError(f"can differentiate with respect to a node or a list of nodes, not {type(x).__name__}")
     if mode not in ("auto", "forward", "reverse"):
         raise NodeTypeError(f"mode must be 'auto', 'forward' or 'reverse', not {mode!r}")
-    if has_dims(y.shape) or has_dims(x.shape):
-        raise ShapeError(f"needs known sizes, not {format_shape(y.shape)} and {format_shape(x.shape)}")
     check_shape(y.shape + x.shape, x.dtype)
-    if y.size == 0 or x.size == 0:
-        return make_constant(np.zeros(y.shape + x.shape, x.dtype))
-    if mode == "reverse" or (mode == "auto" and y.size <= x.size):
+    if 0 in y.shape or 0 in x.shape:
+        return zeros(y.shape + x.shape, x.dtype)
+    reverse = mode == "reverse" or (mode == "auto" and not has_dims(y.shape) and (has_dims(x.shape) or y.size <= x.size))
+    swept = y if reverse else x
+    if has_dims(swept.shape):
+        fact = f"neither y, {format_shape(y.shape)}, nor x, {format_shape(x.shape)}, has known sizes"
+        if mode != "auto":
+            fact = f"mode {mode!r} takes one sweep an element of {'y' if reverse else 'x'}, {format_shape(swept.shape)}, whose size must be known"
+        raise ShapeError(f"{fact}\nhint: declare the sizes as numbers; gd.vjp, gd.jvp and gd.hvp give products for named sizes")
+    if reverse:
         rows = [grad(y, x, cotangent=make_constant(e), unconnected="zero") for e in _units(y)]
         return reshape_to(stack(rows), y.shape + x.shape)
     columns = [jvp(y, x, make_constant(e)) for e in _units(x)]
-    return reshape_to(stack([reshape_to(c, (y.size,)) for c in columns], axis=1), y.shape + x.shape)
+    return reshape_to(stack([reshape_to(c, (nelements(y.shape),)) for c in columns], axis=1), y.shape + x.shape)
 
 
 def _units(node: Node) -> list[Any]:
@@ -59,7 +65,8 @@ def _units(node: Node) -> list[Any]:
 
 @public
 def hessian(y: Any, x: Any) -> Any:
-    """All second derivatives of a scalar y, of shape x.shape + x.shape."""
+    """All second derivatives of a scalar y, of shape x.shape + x.shape. The sizes of x must be known (ShapeError); `hvp` takes
+    named ones."""
     if isinstance(x, (list, tuple)):
         return [[jacobian(g, b) for b in x] for g in grad(y, list(x), unconnected="zero")]
     return jacobian(grad(y, x, unconnected="zero"), x)
@@ -185,30 +192,82 @@ def custom_gradient(forward: Callable[..., Any], backward: Callable[..., Any]) -
         nodes = tuple(as_node(x) for x in xs)
         rule = rules.setdefault(len(nodes), Rule(backward, name, len(nodes)))
         start = next_serial()
-        y = as_node(forward(*nodes))
+        y = forward(*nodes)
+        if y is None or (isinstance(y, (tuple, list, dict)) and (isinstance(y, dict) or holds_nodes(y))):
+            raise NodeTypeError(f"forward must give one node, not {type(y).__name__}\nhint: gd.stack or gd.concatenate make one of several")
+        y = as_node(y)
         return make(CUSTOM, (y, *nodes, *_closed_over(y, nodes, start)), (rule,))
     function.__name__ = name
     return public(function)
 
 
 @public
-def checkpoint(f: Callable[..., Any]) -> Callable[..., Node]:
+def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     """f with its intermediates recomputed in the reverse pass instead of kept: less memory, one more forward pass.
 
-    f(*nodes) -> node; values and gradients are the same.
+    f(*nodes, **options) -> node; values and gradients are the same. Arguments and results may also be tuples, lists and dicts of
+    nodes, nested ones too. Several results of one float dtype share one recomputation; others than floats are kept.
     """
     if not callable(f):
         raise NodeTypeError(f"a function of nodes is needed, not {type(f).__name__}")
+    name = getattr(f, "__name__", "checkpoint")
 
-    def function(*xs: Any) -> Node:
-        nodes = tuple(as_node(x) for x in xs)
+    def function(*xs: Any, **options: Any) -> Any:
+        nodes: list[Node] = []
+        given = _apart(xs, nodes)
         start = next_serial()
-        y = as_node(f(*nodes))
+        ys: list[Node] = []
+        result = _apart(f(*_together(given, nodes), **options), ys)
+        if not ys:
+            raise NodeTypeError(f"{name} gives no node")
+        return _together(result, _checkpointed(ys, tuple(nodes), start, name))
+    function.__name__ = name
+    return public(function)
+
+
+def _checkpointed(ys: list[Node], nodes: tuple[Node, ...], start: int, name: str) -> list[Node]:
+    """The results of one call; those of one dtype are joined to one, so that one second body gives the gradients of them all."""
+    out = list(ys)
+    for dtype in dict.fromkeys(y.dtype for y in ys if y.dtype.kind == "f"):
+        which = [i for i, y in enumerate(ys) if y.dtype is dtype]
+        sizes = [nelements(ys[i].shape) for i in which]
+        y = ys[which[0]] if len(which) == 1 else concatenate([reshape_to(ys[i], (n,)) for i, n in zip(which, sizes, strict=True)])
         # Nodes f closes over (weights) are inputs too: their gradients flow through the recomputed body, which ends at them.
         leaves = (*nodes, *_closed_over(y, nodes, start, False))
-        return make(CUSTOM, (y, *leaves), (Rule(Again(y, leaves), getattr(f, "__name__", "checkpoint"), len(leaves), True),))
-    function.__name__ = getattr(f, "__name__", "checkpoint")
-    return public(function)
+        kept = make(CUSTOM, (y, *leaves), (Rule(Again(y, leaves), name, len(leaves), True),))
+        first: Any = 0
+        for i, n in zip(which, sizes, strict=True):
+            out[i] = kept if len(which) == 1 else reshape_to(cut(kept, 0, first, n), ys[i].shape)
+            first = first + n
+    return out
+
+
+NESTING_LIMIT = 50
+
+
+def _apart(value: Any, leaves: list[Node], depth: int = 0) -> Any:
+    """`value` with the number of its node in the place of each; the nodes go to `leaves`. None stays."""
+    if depth > NESTING_LIMIT:
+        raise NodeTypeError(f"tuples, lists and dicts nest more than {NESTING_LIMIT} levels")
+    if isinstance(value, dict):
+        return {k: _apart(v, leaves, depth + 1) for k, v in value.items()}
+    if isinstance(value, (list, tuple)) and (depth == 0 or not value or holds_nodes(value)):
+        items = [_apart(v, leaves, depth + 1) for v in value]
+        return items if isinstance(value, list) else type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    if value is None:
+        return None
+    leaves.append(as_node(value))
+    return len(leaves) - 1
+
+
+def _together(value: Any, leaves: Sequence[Node]) -> Any:
+    """The reverse of `_apart`, with other nodes."""
+    if isinstance(value, dict):
+        return {k: _together(v, leaves) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        items = [_together(v, leaves) for v in value]
+        return items if isinstance(value, list) else type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    return None if value is None else leaves[value]
 
 
 class Again:

@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import GradientError, NodeTypeError, ShapeError, compose
-from ..graph.build import CONTEXT, as_node, make, public, scalar
+from ..errors import GradientError, NodeTypeError, ShapeError, compose, show_name
+from ..graph.build import CONTEXT, VARIABLE, as_node, make, public, scalar
 from ..graph.node import Node, Origin, describe
 from ..graph.opdef import MINUS_ONE, ONE, ZERO
 from ..graph.walk import toposort
@@ -228,14 +228,16 @@ def _why_unconnected(y: Node, target: Node) -> str:
             else:
                 live.add(id(node))
     site = target.site
+    path = target._attrs[0].path if target.op is VARIABLE else ""
+    name = f"{target.label!r} ({show_name(path, 200)})" if path and path != target.name else repr(target.label)
     if id(y) not in depends:
-        return compose(f"grad: {y.label!r} does not depend on {target.label!r}",
+        return compose(f"grad: {y.label!r} does not depend on {name}",
                        rows=[("of", describe(y)), ("wrt", describe(target))],
                        at=None if site is None else (str(site), site.source), hint='unconnected="zero" gives zeros instead')
     assert cutter is not None
     at = cutter.site
     reason = cutter.op.cuts or "its result is an integer or a bool"
-    return compose(f"grad: no derivative flows from {y.label!r} to {target.label!r}: {cutter.op.name} cuts the path ({reason})",
+    return compose(f"grad: no derivative flows from {y.label!r} to {name}: {cutter.op.name} cuts the path ({reason})",
                    at=None if at is None else (str(at), at.source), rows=[("wrt", describe(target)), ("cut by", describe(cutter))],
                    hint='unconnected="zero" gives zeros instead')
 

@@ -182,7 +182,7 @@ def checked_array(value: Any, what: str) -> np.ndarray[Any, Any]:
         array = np.asarray(value)
     except (ValueError, OverflowError) as error:
         raise DTypeError(f"{what}: cannot make an array of a {type(value).__name__}: {error}") from None
-    if array.dtype.kind == "O" and _holds_nodes(value):
+    if array.dtype.kind == "O" and holds_nodes(value):
         raise NodeTypeError(f"{what}: a list that holds nodes is not an array\nhint: gd.stack([...]) joins nodes")
     if array.dtype.kind == "O" and isinstance(value, int):
         weak(value, INT64)
@@ -191,7 +191,8 @@ def checked_array(value: Any, what: str) -> np.ndarray[Any, Any]:
     return np.array(array, dtype, order="C", copy=True, subok=False)
 
 
-def _holds_nodes(value: Any) -> bool:
+def holds_nodes(value: Any) -> bool:
+    """Is there a node among the first thousand elements of a list, tuple or dict, and of those in it?"""
     stack, seen = [value], 0
     while stack and seen < 1000:
         item = stack.pop()
@@ -200,6 +201,8 @@ def _holds_nodes(value: Any) -> bool:
             return True
         if isinstance(item, (list, tuple)):
             stack.extend(item[:100])
+        elif isinstance(item, dict):
+            stack.extend(list(item.values())[:100])
     return False
 
 

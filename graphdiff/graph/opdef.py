@@ -18,8 +18,19 @@ ONE = "one"
 MINUS_ONE = "minus one"
 ZERO = "zero"
 
-# Far below every axis: an index less this much is out of bounds, and errors add it again to name the index as it was.
-NEVER = 1 << 40
+# Far below every axis: an index less this much (wrapping) is out of bounds, and `as_written` adds it again.
+NEVER = 1 << 61
+
+
+def as_written(index: int) -> int:
+    """The index the user gave, of one that was found out of bounds: NEVER may have been taken from it.
+
+    Right for the negative ones down to -2**61, and for those that a NaN made an integer becomes, near -2**63.
+    """
+    if -2 * NEVER <= index < -NEVER:
+        return index + NEVER
+    wrapped = index + NEVER - 2**64
+    return wrapped if -2**63 <= wrapped < -2**63 + 2**40 else index
 
 
 @dataclass(frozen=True, eq=False, slots=True)

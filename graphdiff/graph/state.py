@@ -19,13 +19,14 @@ _number = itertools.count()
 class Storage:
     """Owns one C-ordered array for as long as the variable lives; its memory never moves."""
 
-    __slots__ = ("__weakref__", "array", "assigned", "lock", "number")
+    __slots__ = ("__weakref__", "array", "assigned", "lock", "number", "path")
 
     def __init__(self, array: Any) -> None:
         self.array = array.view(as_dtype(array.dtype))      # pickle makes new dtype objects
         self.lock = renewed(threading.RLock())
         self.assigned = 0                # how often a value was put in from outside
         self.number = next(_number)      # locks are taken in this order, so two calls cannot wait for each other
+        self.path = ""                   # where in a network it stands, for messages: several may have one name
 
     def view(self) -> Any:
         v = self.array.view()

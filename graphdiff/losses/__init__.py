@@ -170,13 +170,15 @@ def binary_cross_entropy_with_logits(logits: Any, target: Any, *, reduction: str
 
 
 @composed
-def hinge(scores: Any, target: Any, *, margin: float = 1.0, axis: int = -1, reduction: str = "mean") -> Node:
+def hinge(scores: Any, target: Any, *, margin: Any = 1.0, axis: int = -1, reduction: str = "mean") -> Node:
     """Hinge loss. Target -1 or 1 of the scores' shape: max(0, margin - target score). Integer labels [..] beside scores
     [.., classes]: max(0, margin + best other score - score of the label).
 
     Derivative at the corner: 0 (relu's). Source: Crammer, Singer 2001 for several classes.
     """
     s, t = floating(scores), as_node(target)
+    if not isinstance(margin, Node) and not (is_number(margin) and margin == margin):
+        raise ShapeError(f"margin is a number or a node, not {margin!r}")
     if t.ndim == s.ndim:
         s, t = _same(s, cast(t, s.dtype), ("the scores", "the target"))
         return _reduce(relu(margin - t * s), reduction)

@@ -37,7 +37,7 @@ class MultiHeadAttention(Layer):
         keys = split(key, 4)
         for part, n_in, k in (("q", self.n, keys[0]), ("k", source, keys[1]), ("v", source, keys[2]), ("o", self.n, keys[3])):
             setattr(self, f"w_{part}", self.parameter(make(init, k, (n_in, self.n), dtype), f"w_{part}"))
-            setattr(self, f"b_{part}", self.parameter(np.zeros(self.n, dtype), f"b_{part}") if bias else None)
+            setattr(self, f"b_{part}", self.parameter(np.zeros(self.n, dtype), f"b_{part}") if checks.flag(bias, "bias") else None)
 
     def _project(self, x: Node, part: str) -> Node:
         y = matmul(x, getattr(self, f"w_{part}"))

@@ -5,6 +5,7 @@ from typing import Any
 
 from ..dtypes import as_dtype
 from ..errors import DTypeError, NodeTypeError, ShapeError
+from ..ops.families import flag as flag
 
 
 def size(value: Any, what: str, least: int = 1) -> int:

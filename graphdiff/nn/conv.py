@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ShapeError
+from ..graph.build import named_input
 from ..graph.node import Node
 from ..ops import conv as ops
 from . import activation as activations
@@ -32,7 +33,8 @@ class _Convolution(Layer):
         dtype = checks.floating(dtype)
         first, second = (self.c_in, self.c_out) if self.transposed else (self.c_out, self.c_in)
         self.w = self.parameter(make(init, key, (first, second // self.groups, *self.kernel), dtype), "w")
-        self.b = self.parameter(np.zeros(self.c_out, dtype), "b") if bias else None
+        self.b = self.parameter(np.zeros(self.c_out, dtype), "b") if checks.flag(bias, "bias") else None
+        self.op(_sample(self.c_in, len(self.kernel), dtype), self.w, **self.options)      # options that no input fits are refused now
 
     def forward(self, x: Node, training: bool) -> Node:
         checks.features(x, 1, self.c_in, self.name)
@@ -72,26 +74,34 @@ class ConvTranspose(_Convolution):
                      {"stride": stride, "padding": padding, "output_padding": output_padding, "dilation": dilation})
 
 
-class MaxPool(Layer):
-    """gd.max_pool as a layer."""
+class _Pool(Layer):
+    op: Callable[..., Node]         # gd.max_pool or gd.avg_pool
 
     def __init__(self, window: Any, *, name: str | None = None, **options: Any) -> None:
         super().__init__(name)
         self.window, self.options = window, options
+        n = max([len(v) for v in (window, *options.values()) if isinstance(v, (tuple, list))], default=1)
+        self.op(_sample(1, n, "float32"), window, **options)
 
     def forward(self, x: Node, training: bool) -> Node:
-        return ops.max_pool(x, self.window, **self.options)
+        return self.op(x, self.window, **self.options)
 
 
-class AvgPool(Layer):
-    """gd.avg_pool as a layer."""
+class MaxPool(_Pool):
+    """gd.max_pool as a layer. Options no input fits are refused when the layer is made."""
 
-    def __init__(self, window: Any, *, name: str | None = None, **options: Any) -> None:
-        super().__init__(name)
-        self.window, self.options = window, options
+    op = staticmethod(ops.max_pool)
 
-    def forward(self, x: Node, training: bool) -> Node:
-        return ops.avg_pool(x, self.window, **self.options)
+
+class AvgPool(_Pool):
+    """gd.avg_pool as a layer. Options no input fits are refused when the layer is made."""
+
+    op = staticmethod(ops.avg_pool)
+
+
+def _sample(channels: int, n: int, dtype: Any) -> Node:
+    """An input of n axes of any size: what an op refuses here it refuses always."""
+    return named_input("x", (1, channels, *[f"size{i}" for i in range(n)]), dtype)
 
 
 def _kernel(kernel: Any, ndim: int) -> tuple[int, ...]:

@@ -28,7 +28,7 @@ class Dense(Layer):
         self.activation = activations.find(activation)
         dtype = checks.floating(dtype)
         self.w = self.parameter(make(init, key, (self.n_in, self.n_out), dtype), "w")
-        self.b = self.parameter(np.zeros(self.n_out, dtype), "b") if bias else None
+        self.b = self.parameter(np.zeros(self.n_out, dtype), "b") if checks.flag(bias, "bias") else None
 
     def forward(self, x: Node, training: bool) -> Node:
         checks.features(x, -1, self.n_in, self.name)

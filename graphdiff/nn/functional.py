@@ -23,7 +23,8 @@ from . import checks
 
 __all__ = ["aggregate", "dense", "embedding", "graph_layer", "gru", "gru_cell", "lstm", "lstm_cell", "multi_head_attention", "rnn", "rnn_cell"]
 
-POOLS: dict[str, Any] = {"sum": sum, "mean": mean, "max": max_of}
+# how to gather: at segments, and over a whole axis
+AGGREGATES: dict[str, tuple[Any, Any]] = {"sum": (segment_sum, sum), "mean": (segment_mean, mean), "max": (segment_max, max_of)}
 
 
 @public
@@ -67,7 +68,11 @@ def multi_head_attention(q: Any, k: Any, v: Any, heads: int, mask: Any = None, *
 
 # -- graphs ---------------------------------------------------------------------------------------------------------------
 
-_AGGREGATES = {"sum": segment_sum, "mean": segment_mean, "max": segment_max}
+def aggregation(how: Any) -> tuple[Any, Any]:
+    """The two functions of one way to gather, or an error that lists the ways."""
+    if not isinstance(how, str) or how not in AGGREGATES:
+        raise NodeTypeError(f"how is one of {', '.join(AGGREGATES)}, not {how!r}")
+    return AGGREGATES[how]
 
 
 @public
@@ -76,10 +81,9 @@ def aggregate(messages: Any, receivers: Any, n: int, how: str = "sum") -> Node:
 
     A node without messages gets zeros.
     """
-    if how not in _AGGREGATES:
-        raise NodeTypeError(f"how is one of {', '.join(_AGGREGATES)}, not {how!r}")
+    at_segments, _ = aggregation(how)
     messages, receivers = as_node(messages), as_node(receivers)
-    y = _AGGREGATES[how](messages, receivers, n)
+    y = at_segments(messages, receivers, n)
     if how == "max":
         from ..ops.binary import greater, where
         from ..ops.movement import expand_dims, ones_like
@@ -120,7 +124,7 @@ def _repeated(u: Node, n: Any) -> Node:
 def _pooled(x: Node, how: str) -> Node:
     """[n, d] -> [d]; zeros where there are none, as for a node without messages."""
     if isinstance(x.shape[0], int) and x.shape[0] > 0:
-        return POOLS[how](x, axis=0)
+        return aggregation(how)[1](x, axis=0)
     return aggregate(x, zeros((x.shape[0],), "int64"), 1, how)[0]
 
 

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from ..dims import unify
-from ..errors import DTypeError, NodeTypeError, ShapeError
+from ..errors import DTypeError, ShapeError
 from ..graph.build import as_node
 from ..graph.node import Node
 from ..ops.indexing import from_zero
@@ -26,8 +26,7 @@ class GraphLayer(Layer):
     def __init__(self, n_node: int, n_out: int, activation: Any = "relu", bias: bool = True, init: Any = "glorot", key: Any = None,
                  dtype: Any = "float32", name: str | None = None, *, n_edge: int = 0, n_global: int = 0, how: str = "sum") -> None:
         super().__init__(name)
-        if how not in F.POOLS:
-            raise NodeTypeError(f"how is one of {', '.join(F.POOLS)}, not {how!r}")
+        F.aggregation(how)
         self.how = how
         self.n_node, self.n_out = checks.size(n_node, "n_node"), checks.size(n_out, "n_out")
         self.n_edge, self.n_global = checks.size(n_edge, "n_edge", 0), checks.size(n_global, "n_global", 0)

@@ -25,6 +25,8 @@ def as_key(key: Any) -> Node:
     if key is None:
         return random.key(unique_seed())
     if isinstance(key, Node):
+        if key.shape != (2,) or key.dtype.kind not in "iu":
+            raise ShapeError(f"a key is int64[2], not {key.spec}\nhint: gd.random.key(seed) makes one, gd.random.split(key, n)[i] picks one")
         return key
     return random.key(key)
 

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..errors import NodeTypeError, ShapeError, show_name
-from ..graph.build import as_node
+from ..errors import GraphdiffError, NodeTypeError, ShapeError, show_name
+from ..graph.build import as_node, located
 from ..graph.node import Node
 from ..graph.state import variable
 from ..scope import scope
@@ -91,12 +91,20 @@ class Layer:
         try:
             with scope(self.name):
                 return self.forward(x if isinstance(x, (tuple, list)) else as_node(x), *args, training=training, **options)
+        except GraphdiffError as error:
+            raise located(error, self.name, (x,)) from None
         finally:
             _calls.depth -= 1
 
     def parameters(self) -> list[Node]:
-        """The variables an optimiser changes, each once, in the order they were set."""
-        return [v for _, v, trained in self._variables() if trained]
+        """The variables an optimiser changes, each once, in the order they were set.
+
+        Two Dense layers in different parts of a network may both have a dense.w: from here on messages add the path of a variable.
+        """
+        found = self._variables()
+        for path, v, _ in found:
+            v._attrs[0].path = f"{self.name}.{path}"
+        return [v for _, v, trained in found if trained]
 
     def updates(self) -> dict[Node, Node]:
         """What the last training call asks gd.function(updates=...) to write: running averages, key counters."""

@@ -26,8 +26,8 @@ class _Norm(Layer):
             raise ShapeError(f"eps is a number above 0, not {eps!r}")
         self.eps = float(eps)
         dtype = checks.floating(dtype)
-        self.gamma = self.parameter(np.ones(shape, dtype), "gamma") if scale else None
-        self.beta = self.parameter(np.zeros(shape, dtype), "beta") if shift else None
+        self.gamma = self.parameter(np.ones(shape, dtype), "gamma") if checks.flag(scale, "scale") else None
+        self.beta = self.parameter(np.zeros(shape, dtype), "beta") if checks.flag(shift, "shift") else None
 
 
 class BatchNorm(_Norm):
@@ -35,6 +35,10 @@ class BatchNorm(_Norm):
 
     Training uses this batch's statistics and asks, through `updates()`, for running averages: momentum is the share of the
     new batch (its variance unbiased, as PyTorch's). Otherwise the running averages are used. Source: Ioffe, Szegedy 2015.
+
+    Of one number a channel nothing can be learned. A training batch that is known to have no more is a ShapeError. One of a named
+    size that turns out so, such as the last batch of an epoch, leaves the averages as they are and gives beta, with no
+    derivative (PyTorch raises there): `drop_last=True` of gd.data.batches keeps such batches out.
     """
 
     def __init__(self, n: int, *, momentum: float = 0.1, eps: float = 1e-5, scale: bool = True, shift: bool = True, dtype: Any = "float32",
@@ -73,6 +77,8 @@ class LayerNorm(_Norm):
 
     def __init__(self, shape: Any, *, eps: float = 1e-5, scale: bool = True, shift: bool = True, dtype: Any = "float32",
                  name: str | None = None) -> None:
+        if isinstance(shape, (tuple, list)) and not shape:
+            raise ShapeError("shape names no axis")
         self.shape = checks.sizes(shape, len(shape) if isinstance(shape, (tuple, list)) else 1, "shape")
         super().__init__(self.shape, scale, shift, eps, dtype, name)
 

@@ -31,7 +31,7 @@ class _Recurrent(Layer):
         keys = split(key, 2 * self.gates)
         self.w = self.parameter(_blocks(init, keys[:self.gates], (self.n_in, self.n_hidden), dtype), "w")
         self.u = self.parameter(_blocks(recurrent_init, keys[self.gates:], (self.n_hidden, self.n_hidden), dtype), "u")
-        self.b = self.parameter(self._bias(dtype), "b") if bias else None
+        self.b = self.parameter(self._bias(dtype), "b") if checks.flag(bias, "bias") else None
 
     def _bias(self, dtype: Any) -> Any:
         return np.zeros(self.gates * self.n_hidden, dtype)
@@ -66,7 +66,7 @@ class RNN(_Recurrent):
     def __init__(self, n_in: int, n_hidden: int, activation: str | None = None, bias: bool = True, init: Any = "glorot", key: Any = None,
                  dtype: Any = "float32", name: str | None = None, *, recurrent_init: Any = "orthogonal", reverse: bool = False) -> None:
         super().__init__(n_in, n_hidden, activation, bias, init, key, dtype, name, recurrent_init=recurrent_init)
-        self.reverse = reverse
+        self.reverse = checks.flag(reverse, "reverse")
 
     def forward(self, x: Any, h0: Any = None, *, training: bool) -> Node:
         return F.rnn(self._sequence(x), h0, self.w, self.u, self.b, activation=self.activation, reverse=self.reverse)
@@ -81,8 +81,8 @@ class GRU(_Recurrent):
     def __init__(self, n_in: int, n_hidden: int, activation: Any = None, bias: bool = True, init: Any = "glorot", key: Any = None,
                  dtype: Any = "float32", name: str | None = None, *, recurrent_init: Any = "orthogonal", reverse: bool = False) -> None:
         super().__init__(n_in, n_hidden, activation, bias, init, key, dtype, name, recurrent_init=recurrent_init)
-        self.c = self.parameter(np.zeros(3 * self.n_hidden, checks.floating(dtype)), "c") if bias else None
-        self.reverse = reverse
+        self.c = self.parameter(np.zeros(3 * self.n_hidden, checks.floating(dtype)), "c") if checks.flag(bias, "bias") else None
+        self.reverse = checks.flag(reverse, "reverse")
 
     def forward(self, x: Any, h0: Any = None, *, training: bool) -> Node:
         return F.gru(self._sequence(x), h0, self.w, self.u, self.b, self.c, reverse=self.reverse)
@@ -99,7 +99,7 @@ class LSTM(_Recurrent):
     def __init__(self, n_in: int, n_hidden: int, activation: Any = None, bias: bool = True, init: Any = "glorot", key: Any = None,
                  dtype: Any = "float32", name: str | None = None, *, recurrent_init: Any = "orthogonal", reverse: bool = False) -> None:
         super().__init__(n_in, n_hidden, activation, bias, init, key, dtype, name, recurrent_init=recurrent_init)
-        self.reverse = reverse
+        self.reverse = checks.flag(reverse, "reverse")
 
     def _bias(self, dtype: Any) -> Any:
         return _open_gate(self.n_hidden, dtype)
@@ -126,7 +126,7 @@ class GRUCell(_Recurrent):
     def __init__(self, n_in: int, n_hidden: int, activation: Any = None, bias: bool = True, init: Any = "glorot", key: Any = None,
                  dtype: Any = "float32", name: str | None = None, *, recurrent_init: Any = "orthogonal") -> None:
         super().__init__(n_in, n_hidden, activation, bias, init, key, dtype, name, recurrent_init=recurrent_init)
-        self.c = self.parameter(np.zeros(3 * self.n_hidden, checks.floating(dtype)), "c") if bias else None
+        self.c = self.parameter(np.zeros(3 * self.n_hidden, checks.floating(dtype)), "c") if checks.flag(bias, "bias") else None
 
     def forward(self, x: Any, h: Any, *, training: bool) -> Node:
         return F.gru_cell(x, h, self.w, self.u, self.b, self.c)

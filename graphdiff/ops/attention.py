@@ -18,7 +18,7 @@ from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import broadcast, check_memory, check_shape, format_shape, nelements
 from .binary import less_equal, logical_and, maximum, where, zmul
-from .families import cast, floating, pair
+from .families import cast, flag, floating, pair
 from .linalg import matmul
 from .movement import expand_to, matrix_transpose, ones, reshape_to
 from .parts import cotangents, flat, flat_size, or_zeros, parts
@@ -201,7 +201,7 @@ def attention(q: Any, k: Any, v: Any, mask: Any = None, *, causal: bool = False)
     if mask is not None:
         inputs.append(expand_to(mask, (*batch, m, n)))
     inside = _is_from_rows(inputs[0])
-    y = make(ATTENTION, tuple(inputs), (bool(causal), inside))
+    y = make(ATTENTION, tuple(inputs), (flag(causal, "causal"), inside))
     return cast(_turned(parts(y, _shapes(inputs[0], inputs[2], inside))[0], inside), dtype)
 
 

@@ -20,7 +20,7 @@ from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import check_shape, format_shape, nelements
 from .binary import add, less, maximum, where
-from .families import floating, pair
+from .families import flag, floating, pair
 from .movement import reshape_to, zeros_like
 
 Pairs = tuple[tuple[Any, Any], ...]
@@ -589,7 +589,7 @@ def max_pool(x: Any, window: Any, *, stride: Any = None, padding: Any = 0, dilat
     takes all. Raises ShapeError when the window is larger than the padded input.
     """
     x = as_node(x)
-    return make(MAX_POOL, (x,), _pool_options(x, window, stride, padding, dilation, bool(ceil_mode)))
+    return make(MAX_POOL, (x,), _pool_options(x, window, stride, padding, dilation, flag(ceil_mode, "ceil_mode")))
 
 
 @public
@@ -601,5 +601,5 @@ def avg_pool(x: Any, window: Any, *, stride: Any = None, padding: Any = 0, ceil_
     ceil_mode never counts). Dtypes: floats; integers become float64. Raises ShapeError as max_pool.
     """
     x = floating(x)
-    window, stride, pads, _, size = _pool_options(x, window, stride, padding, 1, bool(ceil_mode))
-    return make(AVG_POOL, (x,), (window, stride, pads, bool(count_include_pad), size))
+    window, stride, pads, _, size = _pool_options(x, window, stride, padding, 1, flag(ceil_mode, "ceil_mode"))
+    return make(AVG_POOL, (x,), (window, stride, pads, flag(count_include_pad, "count_include_pad"), size))

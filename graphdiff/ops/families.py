@@ -147,6 +147,13 @@ def pair(a: Any, b: Any) -> tuple[Node, Node]:
     return cast(a, dtype), cast(b, dtype)
 
 
+def flag(value: Any, what: str) -> bool:
+    """An option that is True or False (or 1 or 0): text or a list in its place is an argument that slipped."""
+    if not isinstance(value, (bool, np.bool_)) and not (isinstance(value, int) and value in (0, 1)):
+        raise NodeTypeError(f"{what} must be True or False, not {value!r}")
+    return bool(value)
+
+
 def floating(x: Any) -> Node:
     """One operand as a node of a float dtype."""
     x = as_node(x)

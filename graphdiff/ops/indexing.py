@@ -17,7 +17,7 @@ from ..dtypes import BOOL, FLOAT16, INT64, as_dtype
 from ..errors import DTypeError, NodeTypeError, OutOfBounds, ShapeError
 from ..graph.build import as_node, make, make_constant, public
 from ..graph.node import Node
-from ..graph.opdef import NEVER, OpDef, register
+from ..graph.opdef import NEVER, OpDef, as_written, register
 from ..specs import as_shape, broadcast, check_memory, check_shape, format_shape, nelements, normalize_axis, slice_backward, slice_forward
 from .families import cast, floating
 from .movement import expand_to, full, permute, place, reshape_to, slice_axes, zeros, zeros_like
@@ -33,9 +33,7 @@ def _check_index(i: Node, size: Any, axis: int) -> None:
         v = i._attrs[0]
         bad = v[(v < -size) | (v >= size)]
         if bad.size:
-            first = int(bad.flat[0])
-            shown = first + NEVER if -2 * NEVER < first < -(NEVER >> 1) else first      # see from_zero
-            raise OutOfBounds(f"index {shown} is out of bounds for axis {axis} with size {size}")
+            raise OutOfBounds(f"index {as_written(int(bad.flat[0]))} is out of bounds for axis {axis} with size {size}")
 
 
 def _gather_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:

@@ -18,7 +18,7 @@ from ..graph.build import as_node, make, public
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import format_shape, nelements, normalize_axes, normalize_axis
-from .families import cast, floating
+from .families import cast, flag, floating
 from .movement import expand_to, permute, reshape_to, zeros, zeros_like
 
 
@@ -174,9 +174,7 @@ def _axes(x: Node, axis: Any, scalars: bool = False) -> tuple[int, ...]:
 
 
 def _flag(keepdims: Any) -> bool:
-    if not isinstance(keepdims, (bool, np.bool_)) and keepdims not in (0, 1):
-        raise NodeTypeError(f"keepdims must be True or False, not {keepdims!r}")
-    return bool(keepdims)
+    return flag(keepdims, "keepdims")
 
 
 def _asked(dtype: Any) -> Any:

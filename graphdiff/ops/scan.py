@@ -14,7 +14,7 @@ from ..graph.build import as_node, make, public
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import nelements, normalize_axis
-from .families import cast, floating
+from .families import cast, flag, floating
 from .movement import concatenate, cut, full, ones_like, permute, ravel, reshape_to, zeros_like
 
 
@@ -200,7 +200,7 @@ def cumprod(x: Any, axis: int | None = None, dtype: Any = None, *, reverse: bool
     """Running products along an axis, from the end if reverse. The derivative is right when elements are 0."""
     from .reduction import _accumulator
     x, axis = _along(x, axis)
-    return make(CUMPROD, (_accumulator(x, dtype),), (axis, bool(reverse)))
+    return make(CUMPROD, (_accumulator(x, dtype),), (axis, flag(reverse, "reverse")))
 
 
 # -- sorting -------------------------------------------------------------------------------------------------------
@@ -247,14 +247,14 @@ def sort(x: Any, axis: int | None = -1, *, descending: bool = False) -> Node:
     if x.ndim == 0 and axis is not None:
         raise AxisError("a scalar has no axis to sort along")
     x, axis = _along(x, axis)
-    return make(SORT, (x,), (axis, bool(descending)))
+    return make(SORT, (x,), (axis, flag(descending, "descending")))
 
 
 @public
 def argsort(x: Any, axis: int | None = -1, *, descending: bool = False) -> Node:
     """int64 positions that sort an axis; stable."""
     x, axis = _along(x, axis)
-    return make(ARGSORT, (x,), (axis, bool(descending)))
+    return make(ARGSORT, (x,), (axis, flag(descending, "descending")))
 
 
 @public

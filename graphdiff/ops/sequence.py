@@ -21,7 +21,7 @@ from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import check_shape, format_shape
 from .binary import add, greater, multiply, where
-from .families import cast, floating
+from .families import cast, flag, floating
 from .linalg import matmul
 from .movement import concatenate, cut, matrix_transpose, reshape_to, stack, zeros
 from .parts import cotangents, flat, flat_size, or_zeros, parts
@@ -496,7 +496,7 @@ def rnn(x: Any, h0: Any, w: Any, u: Any, b: Any = None, *, activation: str = "ta
     with_relu = _is_relu(activation)
     z, k, dtype = _enter(1, 1, x, {"h0": h0}, w, u, {"b": b})
     inputs = (z, k["h0"], k["u"])
-    return cast(parts(make(RNN, inputs, (bool(reverse), with_relu)), _rnn_shapes(inputs))[0], dtype)
+    return cast(parts(make(RNN, inputs, (flag(reverse, "reverse"), with_relu)), _rnn_shapes(inputs))[0], dtype)
 
 
 @public
@@ -510,7 +510,7 @@ def gru(x: Any, h0: Any, w: Any, u: Any, b: Any = None, b_u: Any = None, *, reve
     """
     z, k, dtype = _enter(3, 1, x, {"h0": h0}, w, u, {"b": b, "b_u": b_u})
     inputs = (z, k["h0"], k["u"], k["b_u"])
-    return cast(parts(make(GRU, inputs, (bool(reverse),)), _gru_shapes(inputs))[0], dtype)
+    return cast(parts(make(GRU, inputs, (flag(reverse, "reverse"),)), _gru_shapes(inputs))[0], dtype)
 
 
 @public
@@ -524,7 +524,7 @@ def lstm(x: Any, h0: Any, c0: Any, w: Any, u: Any, b: Any = None, *, reverse: bo
     """
     z, k, dtype = _enter(4, 1, x, {"h0": h0, "c0": c0}, w, u, {"b": b})
     inputs = (z, k["h0"], k["u"], k["c0"])
-    h, c, _ = parts(make(LSTM, inputs, (bool(reverse),)), _lstm_shapes(inputs))
+    h, c, _ = parts(make(LSTM, inputs, (flag(reverse, "reverse"),)), _lstm_shapes(inputs))
     return cast(h, dtype), cast(c, dtype)
 
 

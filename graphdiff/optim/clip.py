@@ -25,10 +25,20 @@ def _nodes(gradients: Any) -> list[Node]:
     return nodes
 
 
-def _positive(value: Any, what: str) -> Any:
-    if not isinstance(value, Node) and not (is_number(value) and value > 0):
-        raise ShapeError(f"{what} is a number above 0, or a node, not {value!r}")
+def positive(value: Any, what: str) -> Any:
+    """A number above 0 or a scalar node, as it is; None, where nothing is clipped, too."""
+    if isinstance(value, Node):
+        if value.shape != ():
+            raise ShapeError(f"{what} is a number above 0, or a scalar node, not {value.spec}")
+    elif value is not None and not (is_number(value) and value > 0):
+        raise ShapeError(f"{what} is a number above 0, or a scalar node, not {value!r}")
     return value
+
+
+def _limit(value: Any) -> Any:
+    if value is None:
+        raise ShapeError("limit is a number above 0, or a scalar node, not None")
+    return positive(value, "limit")
 
 
 @public
@@ -68,7 +78,7 @@ def clip_by_norm(gradients: Any, limit: Any) -> Any:
 
     gradients: a node or a list of nodes; the answer is alike. Source: Pascanu, Mikolov, Bengio 2013.
     """
-    _positive(limit, "limit")
+    _limit(limit)
     nodes = _nodes(gradients)
     if not nodes:
         return []
@@ -80,7 +90,7 @@ def clip_by_norm(gradients: Any, limit: Any) -> Any:
 @public
 def clip_by_value(gradients: Any, limit: Any) -> Any:
     """Gradients with every element held to [-limit, limit]. A node or a list of nodes; the answer is alike."""
-    _positive(limit, "limit")
+    _limit(limit)
     clipped = [maximum(minimum(g, limit), -limit) for g in _nodes(gradients)]
     return clipped[0] if isinstance(gradients, Node) else clipped
 

@@ -7,7 +7,7 @@ from typing import Any
 from ..graph.node import Node
 from ..graph.state import variable
 from ..ops.binary import maximum, power
-from ..ops.families import cast
+from ..ops.families import cast, flag
 from ..ops.unary import sqrt, square
 from .optimizer import Optimizer, fraction, not_negative, steps_as_float
 
@@ -29,7 +29,7 @@ class Momentum(Optimizer):
 
     def __init__(self, learning_rate: Any = 0.01, momentum: float = 0.9, *, averaged: bool = False, **options: Any) -> None:
         super().__init__(learning_rate, **options)
-        self.momentum, self.averaged = fraction(momentum, "momentum"), averaged
+        self.momentum, self.averaged = fraction(momentum, "momentum"), flag(averaged, "averaged")
 
     def rule(self, w: Node, g: Node, state: Mapping[str, Node], rate: Any, t: Node) -> tuple[Node, dict[str, Node]]:
         m = self.momentum
@@ -149,7 +149,7 @@ class AMSGrad(Adam):
     def __init__(self, learning_rate: Any = 0.001, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8, *,
                  corrected: bool = True, **options: Any) -> None:
         super().__init__(learning_rate, beta1, beta2, eps, **options)
-        self.corrected = corrected
+        self.corrected = flag(corrected, "corrected")
 
     def rule(self, w: Node, g: Node, state: Mapping[str, Node], rate: Any, t: Node) -> tuple[Node, dict[str, Node]]:
         m, v = self._moments(g, state)

@@ -16,7 +16,7 @@ from ..graph.build import as_node
 from ..graph.node import Node
 from ..graph.state import variable
 from ..ops.families import cast
-from .clip import clipped
+from .clip import clipped, positive
 
 
 class Optimizer:
@@ -32,7 +32,7 @@ class Optimizer:
     def __init__(self, learning_rate: Any, *, weight_decay: float = 0.0, clip_norm: Any = None, clip_value: Any = None) -> None:
         self.learning_rate = _rate(learning_rate)
         self.weight_decay = _decay(weight_decay)
-        self.clip_norm, self.clip_value = clip_norm, clip_value
+        self.clip_norm, self.clip_value = positive(clip_norm, "clip_norm"), positive(clip_value, "clip_value")
         self.step = variable(np.array(0, np.int64), "step")
         self._slots: dict[Node, dict[str, Node]] = {}      # by parameter, in the order they were met
 
@@ -61,7 +61,8 @@ class Optimizer:
             gs = list(gradients[place:place + len(mine)])
             place += len(mine)
             decay = _decay(group.get("weight_decay", self.weight_decay))
-            gs = list(clipped(gs, group.get("clip_norm", self.clip_norm), group.get("clip_value", self.clip_value)))
+            by_norm, by_value = (positive(group.get(key, mine), key) for key, mine in (("clip_norm", self.clip_norm), ("clip_value", self.clip_value)))
+            gs = list(clipped(gs, by_norm, by_value))
             rate = self._rate_node(_rate(group.get("learning_rate", self.learning_rate)))
             for w, g in zip(mine, gs, strict=True):
                 x, g = cast(w, _wide(w)), cast(g, _wide(w))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import FLOAT64, is_number
-from ..errors import ShapeError
+from ..errors import NodeTypeError, ShapeError
 from ..graph.node import Node
 from ..ops.binary import maximum, minimum, power, where
 from ..ops.families import cast
@@ -56,7 +56,10 @@ def constant(rate: float) -> Schedule:
 
 def piecewise(rates: list[float], boundaries: list[int]) -> Schedule:
     """rates[i] from boundaries[i - 1] on; one boundary less than rates, ascending."""
+    if not isinstance(rates, (list, tuple)) or not isinstance(boundaries, (list, tuple)):
+        raise NodeTypeError("schedules: piecewise needs a list of rates and a list of boundaries")
     values = [_rate(r) for r in rates]
+    boundaries = [_count(b, "a boundary") for b in boundaries]
     if len(boundaries) != len(values) - 1 or any(b <= a for a, b in itertools.pairwise(boundaries)):
         raise ShapeError("schedules: piecewise needs ascending boundaries, one less than rates")
 
@@ -127,7 +130,7 @@ def cosine(rate: float, steps: int, final: float = 0.0) -> Schedule:
 def warmup(schedule: Schedule | float, steps: int) -> Schedule:
     """The rate grows in equal steps to the schedule's first; then the schedule runs from its start. Source: Goyal et al. 2017."""
     steps = _count(steps, "steps")
-    later = schedule if callable(schedule) else constant(schedule)
+    later = schedule if callable(schedule) and not isinstance(schedule, Node) else constant(schedule)
 
     def at(step: Any) -> Any:
         t, m = _words(step)

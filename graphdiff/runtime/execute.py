@@ -16,7 +16,7 @@ from ..dtypes import FLOAT64, as_dtype
 from ..errors import BadValue, DTypeError, GraphdiffError, NoMemory, OutOfBounds, ShapeError, compose, show_name
 from ..graph.build import called
 from ..graph.node import Node, describe
-from ..graph.opdef import NEVER
+from ..graph.opdef import as_written
 from ..lower.program import FIRST, Program
 from ..specs import MEMORY_NBYTES, format_shape, format_spec
 from . import native
@@ -324,8 +324,7 @@ class Loaded:
             at = None if site is None else (str(site), site.source)
             rows = [(f"operand {i}", describe(x)) for i, x in enumerate(node.inputs)]
         if status == native.OUT_OF_BOUNDS:
-            index = f.value + NEVER if -2 * NEVER < f.value < -(NEVER >> 1) else f.value
-            return OutOfBounds(compose(f"{what}index {index} is out of bounds for axis {f.axis} with size {f.size}", at=at, rows=rows))
+            return OutOfBounds(compose(f"{what}index {as_written(f.value)} is out of bounds for axis {f.axis} with size {f.size}", at=at, rows=rows))
         if status == native.BAD_VALUE:
             return BadValue(compose(f"{what}integers to negative integer powers are not allowed (exponent {f.value})", at=at, rows=rows))
         return GraphdiffError(f"status {status} at instruction {f.instr}")
