@@ -115,7 +115,8 @@ def broadcast(*shapes: Shape) -> Shape:
     """The common shape of operands, by NumPy's rules; ShapeError when there is none.
 
     A named size against 1 is the named size; against any other it is taken to be equal, as in `unify`, and
-    `check_broadcast` holds it to that when the names are known.
+    `check_broadcast` holds it to that when the names are known. A size that is 1 at most, such as the min(n, 1) of x[:1],
+    is taken for 1.
     """
     if len(shapes) == 2:   # nearly every call
         a, b = shapes
@@ -129,13 +130,18 @@ def broadcast(*shapes: Shape) -> Shape:
     return out
 
 
+def stretches(size: Size) -> bool:
+    """Is an axis of this size repeated beside a longer one? Of 1, and of named sizes those that are 1 at most."""
+    return size == 1 if isinstance(size, int) else size.hi <= 1
+
+
 def _broadcast_pair(a: Shape, b: Shape, shapes: tuple[Shape, ...]) -> Shape:
     extra = len(a) - len(b)
     if extra > 0 and a[extra:] == b:   # a bias
         return a
     out = list(a[:extra] if extra > 0 else b[:-extra] if extra < 0 else ())
     for i, (m, n) in enumerate(zip(a[max(extra, 0):], b[max(-extra, 0):], strict=True), len(out)):
-        size = n if m == 1 else m if n == 1 or m == n else unify(m, n)
+        size = n if m == 1 else m if n == 1 or m == n else n if stretches(m) and not stretches(n) else m if stretches(n) else unify(m, n)
         if size is None:
             raise ShapeError(f"{_and(shapes)} do not broadcast: sizes {shown(m)} and {shown(n)} "
                              f"(axis {i - max(len(a), len(b))})")
@@ -147,13 +153,16 @@ def check_broadcast(shapes: Iterable[Shape], bindings: Mapping[str, int]) -> tup
     """The numbers of broadcast(*shapes) under `bindings`; ShapeError where sizes taken to be equal are not.
 
     A named size does not stretch: if it turns out to be 1 beside a 5, that is an error, since the graph (and every
-    derivative in it) was built for equal sizes. Only an axis written as 1 stretches.
+    derivative in it) was built for equal sizes. Only an axis written as 1, or that can be no more, stretches.
     """
     shapes = tuple(shapes)
     out: list[int] = []
     for axis in range(-max((len(shape) for shape in shapes), default=0), 0):
         sizes = [shape[axis] for shape in shapes if len(shape) >= -axis and shape[axis] != 1]
         values = [evaluate(size, bindings) for size in sizes]
+        if any(not stretches(size) for size in sizes):
+            kept = [i for i, size in enumerate(sizes) if not (stretches(size) and values[i] == 1)]
+            sizes, values = [sizes[i] for i in kept], [values[i] for i in kept]
         for size, value in zip(sizes, values, strict=True):
             if value != values[0]:
                 raise ShapeError(f"{_and(shapes)} do not broadcast here: {_told(sizes[0], values[0])}, "
@@ -236,8 +245,8 @@ def _opening(what: str) -> str:
 def slice_forward(start: Any, stop: Any, n: Any) -> tuple[Any, Any]:
     """(first, how many) of [start:stop] of a named size n; the bounds are ints, sizes or None.
 
-    Numbers are clipped as Python does it. Sizes are taken to lie inside, and so is the one element of [:1], [-1:] or [2:3]:
-    an axis of size 1 stretches, one of size min(n, 1) does not. Whoever slices checks that when the sizes are known.
+    Numbers are clipped as Python does it: [:1] has min(n, 1) elements, and stretches (see `broadcast`). Sizes are taken to lie
+    inside; whoever slices checks that when they are known.
     """
     if isinstance(start, Dim) or isinstance(stop, Dim):
         first = n + start if isinstance(start, int) and start < 0 else 0 if start is None else start
@@ -247,8 +256,8 @@ def slice_forward(start: Any, stop: Any, n: Any) -> tuple[Any, Any]:
     if stop is None or (start < 0) == (stop < 0):
         most = -start if stop is None and start < 0 else None if stop is None else max(stop - start, 0)
         first = n + start if start < 0 else start
-        if most is not None and most <= 1:
-            return (first if most else 0), most
+        if most == 0:
+            return 0, 0
         there = (n if start < 0 else dim_max(n - start, 0)) if stop is None or stop >= 0 else dim_max(n + stop, 0)
         return (dim_max(first, 0) if start < 0 else start), there if most is None else dim_min(there, most)
     if stop < 0:

@@ -363,3 +363,47 @@ def test_jacobians_need_known_sizes_on_the_side_they_sweep_alone():
                           (lambda: gd.hessian(gd.sum(y), x), r"neither y, \[n, 3\], nor x")):
         with pytest.raises(ShapeError, match=rf"(?s)jacobian: {message}.*test_odd_input.py.*hint .*gd.hvp"):
             call()
+
+
+# -- one element of a named axis ---------------------------------------------------------------------------------------------------
+
+ONE_OF_NAMED = [
+    lambda m, x: x - x[:1], lambda m, x: x[-1:] * x, lambda m, x: x[5:6] + x[:1], lambda m, x: m.where(x > 3, x[:1], x), lambda m, x: x[-6:-5] + 0.0,
+    lambda m, x: m.concatenate([x[:1], x, x[-1:]]), lambda m, x: m.broadcast_to(x[:1], x.shape) * x, lambda m, x: m.cumsum(x[:1] + x, axis=0),
+    lambda m, x: m.sum(x[:1], axis=0), lambda m, x: x[:1] @ m.ones((2, 3)), lambda m, x: (x[:1, None] * x[None, :1])[..., 0],
+    lambda m, x: m.maximum(x[::-1][:1], x),
+]
+
+
+@pytest.mark.parametrize("f", ONE_OF_NAMED, ids=range(len(ONE_OF_NAMED)))
+def test_one_element_of_a_named_axis_stretches_and_may_be_missing(f):
+    x = gd.input("x", ("n", 2))
+    y = f(gd, x)
+    run = gd.function([x], [y, gd.grad(gd.sum(gd.square(y)), x), gd.jvp(y, x, gd.ones_like(x))])
+    for n in (1, 2, 6, 0):
+        a = np.arange(2.0 * n).reshape(n, 2) + 1
+        value, gradient, tangent = run(a)
+        np.testing.assert_allclose(value, f(np, a), rtol=1e-14)
+        z = gd.input("z", (n, 2))                           # the same with a known size
+        w = f(gd, z)
+        for got, want in ((gradient, gd.grad(gd.sum(gd.square(w)), z)), (tangent, gd.jvp(w, z, gd.ones_like(z)))):
+            np.testing.assert_allclose(got, gd.evaluate(want, {z: a}), rtol=1e-14)
+        checked(3)
+
+
+def test_the_rest_of_what_takes_one_element_of_a_named_axis():
+    x, k = gd.input("x", ("n", 2)), gd.constant(np.ones((5, 2)))
+    a = np.arange(6.0).reshape(3, 2)
+    first = x[:1]
+    assert str(first.shape[0]) == "min(n, 1)" and (first + k).shape == (5, 2) and gd.squeeze(first).shape == (2,)
+    for y, want in ((first + k, a[:1] + 1), (gd.squeeze(first), a[0]), (gd.einsum("ij,ij->j", first, x), np.einsum("ij,ij->j", a[:1], a)),
+                    (gd.einsum("ij,kj->k", first, k), np.full(5, 1.0)), (gd.losses.mse(first, k[:1]), 0.5), (gd.attention(first, x, x), None)):
+        got = gd.evaluate(y, {x: a})
+        assert got.shape == y.shape or str(y.shape[0]) == "min(n, 1)"
+        if want is not None:
+            np.testing.assert_allclose(got, np.broadcast_to(want, got.shape), rtol=1e-14)
+        gd.check_grads(y, x, a, order=1)
+    with pytest.raises(ShapeError, match=r"(?s)squeeze|reshape.*test_odd_input.py"):
+        gd.evaluate(gd.squeeze(first), {x: a[:0]})
+    with pytest.raises(ShapeError, match=r"(?s)test_odd_input.py"):
+        gd.evaluate(first + k, {x: a[:0]})                  # NumPy refuses 0 beside 5 too

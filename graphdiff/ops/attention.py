@@ -16,7 +16,7 @@ from ..errors import DTypeError, ShapeError
 from ..graph.build import as_node, composed, make, make_constant
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
-from ..specs import broadcast, check_memory, check_shape, format_shape, nelements
+from ..specs import broadcast, check_memory, check_shape, format_shape, nelements, stretches
 from .binary import less_equal, logical_and, maximum, where, zmul
 from .families import cast, flag, floating, pair
 from .linalg import matmul
@@ -215,7 +215,7 @@ def _mask(mask: Any, m: Any, n: Any) -> Node | None:
     if look.ndim < 2:
         look = reshape_to(look, (1,) * (2 - look.ndim) + look.shape)
     for size, have, what in ((m, look.shape[-2], "queries"), (n, look.shape[-1], "keys")):
-        if have != 1 and unify(have, size) is None:
+        if not stretches(have) and unify(have, size) is None:
             raise ShapeError(f"the mask has shape {format_shape(look.shape)}, there are {size} {what}")
     return look
 

@@ -20,7 +20,7 @@ from ..errors import NodeTypeError, ShapeError, show_name
 from ..graph.build import CONSTANT, as_node, make, public
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
-from ..specs import check_shape
+from ..specs import check_shape, stretches
 from .families import cast
 from .movement import BROADCAST_TO, UNDIAGONAL, diagonal, expand_to, permute, reshape_to
 
@@ -368,11 +368,10 @@ def _take_diagonals(x: Node, term: str, k: int) -> tuple[Node, str]:
 
 def _drop_ones(nodes: list[Node], terms: list[str]) -> tuple[list[Node], list[str]]:
     """Axes of size 1 whose label is longer in another operand are dropped: multiplying by them broadcasts."""
-    long: dict[str, Any] = {}
-    for x, term in zip(nodes, terms, strict=True):
-        long |= {label: n for label, n in zip(term, x.shape, strict=True) if not (isinstance(n, int) and n == 1)}
+    named = [(label, n) for x, term in zip(nodes, terms, strict=True) for label, n in zip(term, x.shape, strict=True)]
+    some, long = {label for label, n in named if n != 1}, {label for label, n in named if not stretches(n)}
     for k, (x, term) in enumerate(zip(nodes, terms, strict=True)):
-        keep = [not (isinstance(n, int) and n == 1 and label in long) for label, n in zip(term, x.shape, strict=True)]
+        keep = [not (label in some if n == 1 else stretches(n) and label in long) for label, n in zip(term, x.shape, strict=True)]
         if not all(keep):
             nodes[k] = reshape_to(x, tuple([n for n, kept in zip(x.shape, keep, strict=True) if kept]))
             terms[k] = "".join([label for label, kept in zip(term, keep, strict=True) if kept])

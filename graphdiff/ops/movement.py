@@ -14,11 +14,11 @@ import numpy as np
 
 from ..dims import Dim
 from ..dtypes import BOOL, FLOAT64, INT64, PROMOTE, as_dtype, converted, weak
-from ..errors import GraphdiffError, NodeTypeError, ShapeError
+from ..errors import GraphdiffError, NodeTypeError, OutOfBounds, ShapeError
 from ..graph.build import as_node, make, make_constant, public, scalar
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
-from ..specs import as_shape, broadcast, check_memory, check_shape, format_shape, nelements, normalize_axes, normalize_axis, slice_forward
+from ..specs import as_shape, broadcast, check_memory, check_shape, format_shape, nelements, normalize_axes, normalize_axis, slice_forward, stretches
 from .families import cast
 
 # -- reshape -------------------------------------------------------------------------------------------------------
@@ -180,9 +180,13 @@ def sum_to(x: Node, shape: tuple[Any, ...]) -> Node:
         return x
     from .reduction import sum_axes
     lead = len(x.shape) - len(shape)
-    axes = [*range(lead), *[lead + i for i, n in enumerate(shape) if isinstance(n, int) and n == 1 and x.shape[lead + i] != 1]]
+    axes = [*range(lead), *[lead + i for i, n in enumerate(shape) if stretches(n) and x.shape[lead + i] not in (1, n)]]
     s = sum_axes(x, tuple(axes), False) if axes else x
-    return reshape_to(s, shape)
+    summed = [i for i, n in enumerate(shape) if isinstance(n, Dim) and lead + i in axes]
+    if not summed:
+        return reshape_to(s, shape)
+    s = reshape_to(s, tuple([1 if i in summed else n for i, n in enumerate(shape)]))
+    return slice_axes(s, (0,) * s.ndim, (1,) * s.ndim, shape)           # of min(n, 1) elements none may be there
 
 
 # -- slice and place -----------------------------------------------------------------------------------------------
@@ -192,6 +196,8 @@ def _slice_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
         # With named sizes this is first known when a function meets real arrays.
         if isinstance(size, int) and isinstance(a, int) and isinstance(n, int) and n:
             last = a + s * (n - 1)
+            if n == 1 and s == 1 and not 0 <= a < size:         # x[i]
+                raise OutOfBounds(f"index {a if a >= 0 else a - size} is out of bounds for axis {axis} with size {size}")
             if not (0 <= a < size and 0 <= last < size):
                 raise ShapeError(f"element {a if not 0 <= a < size else last} of axis {axis} is asked for, which has size {size}")
     return attrs[2], inputs[0].dtype
@@ -486,7 +492,7 @@ def squeeze(x: Any, axis: Any = None) -> Node:
     """x without axes of size 1 (all of them, or those named)."""
     x = as_node(x)
     if axis is None:
-        axes = [i for i, n in enumerate(x.shape) if isinstance(n, int) and n == 1]
+        axes = [i for i, n in enumerate(x.shape) if stretches(n)]
     elif x.ndim == 0 and isinstance(axis, (int, np.integer)):
         normalize_axis(axis, 1)             # NumPy lets it pass
         return x

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..dims import Dim
 from ..dims import evaluate as evaluate_dim
-from ..errors import GraphdiffError, ShapeError, compose, located_error
+from ..errors import GraphdiffError, OutOfBounds, ShapeError, compose, located_error
 from ..graph.build import CONSTANT, INPUT
 from ..graph.node import Node, new_node
 from ..graph.walk import toposort
@@ -38,7 +38,11 @@ def substitute(outputs: Sequence[Node], table: dict[int, Node]) -> list[Node]:
 
 def _at(node: Node, error: GraphdiffError) -> GraphdiffError:
     site = node.site
-    return located_error(ShapeError(compose(f"{node.op.name}: {error}", at=None if site is None else (str(site), site.source))))
+    kind = type(error) if isinstance(error, OutOfBounds) else ShapeError
+    hint = None
+    if node.op.name == "slice" and kind is ShapeError:
+        hint = "bounds of a slice that are numbers are clipped to the axis; sizes are not, they must lie inside"
+    return located_error(kind(compose(f"{node.op.name}: {error}", at=None if site is None else (str(site), site.source), hint=hint)))
 
 
 def _checked_shape(node: Node, ins: tuple[Node, ...], attrs: tuple[Any, ...], bindings: Mapping[str, int]) -> tuple[int, ...]:
