@@ -88,24 +88,27 @@ static const struct { int8_t arity, test; } map_facts[GD_MAP_COUNT] = {
 #undef GD_MAP
 };
 
-/* Float-only functions are mostly transcendental: about 1 ns per float32 on AVX2, the others a quarter of it. */
-static const int8_t map_costs[GD_MAP_COUNT] = {
-#define GD_UNARY_FLOAT(N, n, e) [GD_OP_##N] = 4,
-#define GD_UNARY_BLOCK(N, n, f) [GD_OP_##N] = 4,
-#define GD_UNARY_FAST(N, n, e, f) [GD_OP_##N] = 4,
-#define GD_UNARY_ANY(N, n, f, i) [GD_OP_##N] = 1,
-#define GD_UNARY_INT(N, n, i, b) [GD_OP_##N] = 1,
-#define GD_UNARY_TEST(N, n, e) [GD_OP_##N] = 1,
-#define GD_UNARY_FTEST(N, n, e) [GD_OP_##N] = 1,
+/* Float-only functions are mostly transcendental: about 1 ns per float32 on AVX2, the others a quarter of it. What rounds once
+ * at most is exact: its loops give the same bits in every table. */
+#define GD_IS_EXACT(N) (GD_OP_##N == GD_OP_RECIPROCAL || GD_OP_##N == GD_OP_SQRT || GD_OP_##N == GD_OP_FLOOR \
+                        || GD_OP_##N == GD_OP_CEIL || GD_OP_##N == GD_OP_RINT || GD_OP_##N == GD_OP_TRUNC)
+static const struct { int8_t quarter_ns, exact; } map_loops[GD_MAP_COUNT] = {
+#define GD_UNARY_FLOAT(N, n, e) [GD_OP_##N] = {4, GD_IS_EXACT(N)},
+#define GD_UNARY_BLOCK(N, n, f) [GD_OP_##N] = {4, 0},
+#define GD_UNARY_FAST(N, n, e, f) [GD_OP_##N] = {4, 0},
+#define GD_UNARY_ANY(N, n, f, i) [GD_OP_##N] = {1, 1},
+#define GD_UNARY_INT(N, n, i, b) [GD_OP_##N] = {1, 1},
+#define GD_UNARY_TEST(N, n, e) [GD_OP_##N] = {1, 1},
+#define GD_UNARY_FTEST(N, n, e) [GD_OP_##N] = {1, 1},
 #include "../ops/unary.def"
-#define GD_BINARY_FLOAT(N, n, e) [GD_OP_##N] = 4,
-#define GD_BINARY_FAST(N, n, e, f) [GD_OP_##N] = 4,
-#define GD_BINARY_CHEAP(N, n, e) [GD_OP_##N] = 4,
-#define GD_BINARY_ANY(N, n, f, i, b) [GD_OP_##N] = 1,
-#define GD_BINARY_INT(N, n, i, b) [GD_OP_##N] = 1,
-#define GD_BINARY_DIVIDE(N, n, f, i, b) [GD_OP_##N] = 4,
-#define GD_BINARY_TEST(N, n, e) [GD_OP_##N] = 1,
-#define GD_TERNARY_ANY(N, n, e) [GD_OP_##N] = 1,
+#define GD_BINARY_FLOAT(N, n, e) [GD_OP_##N] = {4, 0},
+#define GD_BINARY_FAST(N, n, e, f) [GD_OP_##N] = {4, 0},
+#define GD_BINARY_CHEAP(N, n, e) [GD_OP_##N] = {4, 1},
+#define GD_BINARY_ANY(N, n, f, i, b) [GD_OP_##N] = {1, 1},
+#define GD_BINARY_INT(N, n, i, b) [GD_OP_##N] = {1, 1},
+#define GD_BINARY_DIVIDE(N, n, f, i, b) [GD_OP_##N] = {4, 0},
+#define GD_BINARY_TEST(N, n, e) [GD_OP_##N] = {1, 1},
+#define GD_TERNARY_ANY(N, n, e) [GD_OP_##N] = {1, 1},
 #include "../ops/binary.def"
 };
 
@@ -113,7 +116,19 @@ static int is_map(int op) { return op >= 0 && op < GD_MAP_COUNT; }
 
 int gdi_map_arity(int op) { return map_facts[op].arity; }
 int gdi_map_is_test(int op) { return map_facts[op].test; }
-int gdi_map_cost(int op) { return map_costs[op]; }
+int gdi_map_cost(int op) { return map_loops[op].quarter_ns; }
+
+/* From memory, AVX2's loads of half a cache line come in up to a quarter faster than AVX-512's of a whole one (Zen 4: add,
+ * equal and square of 8 to 24 MB of float64 and int64). Tests of one array wait for their packing instead. */
+const gdi_table *gdi_map_far(const gdi_table *t, int op, int arrays)
+{
+#if defined(__x86_64__) && !defined(GD_SCALAR_ONLY)
+    if (t == &gdi_table_avx512 && map_loops[op].exact && (arrays > 1 || !map_facts[op].test))
+        return &gdi_table_avx2;
+#endif
+    (void)op, (void)arrays;
+    return t;
+}
 
 /* float16 is computed by the float32 kernel between two conversions. */
 gdi_map_fn gdi_map_lookup(const gdi_table *t, int op, int dtype)

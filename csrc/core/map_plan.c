@@ -9,6 +9,8 @@
 enum { LONG_ROW = 128 };
 /* Blocks without buffers may be longer: 32 KiB of float32. */
 enum { DIRECT_BLOCK = 8192, SINGLE_BLOCK = 32768 };
+/* From so many bytes of operands on, they come from beyond the second cache. */
+enum { FAR_NBYTES = 2 << 20 };
 /* From so many bytes of operands on, results do not stay in a cache for whoever reads them next. */
 enum { STREAM_NBYTES = 32 << 20 };
 /* GDI_SMALL's limit: 20 us of the dearest op at its estimated cost. */
@@ -245,13 +247,13 @@ static int64_t parts(int64_t n, int64_t of) { return n / of + (n % of != 0); }
  * stay in L1, so the more registers, the shorter. */
 static void choose_unit(gdi_plan *p, const layout *l, int64_t element_nbytes)
 {
-    const int64_t nbytes = p->n_micro == 1 ? 8192 : p->n_register <= 2 ? 4096 : 2048;
+    const int64_t nbytes = p->operand[0].stream ? 2048 : p->n_micro == 1 ? 8192 : p->n_register <= 2 ? 4096 : 2048;
     int64_t widest = element_nbytes;
     for (int k = 0; k < l->n; k++) {
         const int64_t size = p->operand[k].cast ? 4 : l->size[k];
         widest = size > widest ? size : widest;
     }
-    p->unit = p->n_sink > 0 || nbytes / widest < GDI_BLOCK ? GDI_BLOCK : nbytes / widest;
+    p->unit = p->operand[0].stream ? nbytes / widest : p->n_sink > 0 || nbytes / widest < GDI_BLOCK ? GDI_BLOCK : nbytes / widest;
 }
 
 static void choose_blocks(gdi_plan *p, const layout *l, const gdi_single *single)
@@ -372,8 +374,8 @@ static void finish_plan(gd_program *program, gdi_plan *p, const layout *l, int64
 {
     out->kind = GDI_BLOCKS;
     out->u.plan = p;
-    choose_unit(p, l, element_nbytes);
     choose_streams(p, l);
+    choose_unit(p, l, element_nbytes);
     if (p->n_sink > 0) {
         choose_sums(p, l);
     } else {
@@ -385,8 +387,9 @@ static void finish_plan(gd_program *program, gdi_plan *p, const layout *l, int64
     program->parallel |= p->items > p->grain;
 }
 
+/* with: the loops where operand 0, 1 is one element. */
 static int make_plan(gd_program *program, layout *l, const gd_view *const *view, int64_t n, int64_t cost, gdi_map_fn fn,
-                     int op, int dtype, const gdi_table *t, gdi_step *out)
+                     const gdi_map_fn *with, const gdi_table *t, gdi_step *out)
 {
     gdi_plan *p = new_plan(program, l, n, 1, 1, 0);
     if (!p)
@@ -395,8 +398,8 @@ static int make_plan(gd_program *program, layout *l, const gd_view *const *view,
     place_operands(p, l, view, t);
     gdi_single single[2] = {{NULL, 0}, {NULL, 0}};
     if (p->n_in == 2) {
-        single[0] = (gdi_single){t->single[op][dtype][1], 1 << 2};
-        single[t->single[op][dtype][1] != NULL] = (gdi_single){t->single[op][dtype][0], 1 << 1};
+        single[0] = (gdi_single){with[1], 1 << 2};
+        single[with[1] != NULL] = (gdi_single){with[0], 1 << 1};
     }
     finish_plan(program, p, l, 0, cost, single, out);
     return GD_OK;
@@ -426,13 +429,14 @@ int gdi_map_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t,
     merge_axes(&l);
     const int dtype = view[in->n_in]->dtype;
     const int64_t cost = cost_of(in->op, l.size[in->n_in]);
-    gdi_map_fn fn = gdi_map_lookup(t, in->op, dtype);
+    const int far = total_nbytes(&l, n) >= FAR_NBYTES;
+    gdi_map_fn fn = gdi_map_lookup(far ? gdi_map_far(t, in->op, in->n_in) : t, in->op, dtype);
     if (dtype == GD_FLOAT16 && (in->op == GD_OP_NEGATIVE || in->op == GD_OP_ABS)) {
         l.half = 1;
         fn = t->half[in->op == GD_OP_ABS];
     }
     if (!fits_flat(&l, view, n))
-        return make_plan(p, &l, view, n, cost, fn, in->op, dtype, t, out);
+        return make_plan(p, &l, view, n, cost, fn, (far ? gdi_map_far(t, in->op, 1) : t)->single[in->op][dtype], t, out);
     make_flat(&l, view, n, cost, fn, out);
     p->parallel |= n * cost > GRAIN_QUARTER_NS;
     return GD_OK;
