@@ -99,18 +99,21 @@ def test_values():
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_zero_times_infinity_stays_zero(dtype):
     """The strong zero of cotangents, in whole tiles and in tails, from either side; other NaN stay."""
-    x, y, s = gd.input("x", (5, 301), dtype), gd.input("y", (5, 301), dtype), gd.input("s", (5, 1), dtype)
+    x, y, s, r = (gd.input(name, shape, dtype) for name, shape in (("x", (5, 301)), ("y", (5, 301)), ("s", (5, 1)), ("r", (301,))))
     zmul = gd.ops.binary.zmul
     m = gd.sum(x, axis=1, keepdims=True)
-    outputs = [zmul(x - m, y) * 2.0, zmul(y, x - m), zmul(s, x - m), zmul(x - m, s), gd.sum(zmul(zmul(x, y), m), axis=1)]
-    arrays = draw([x, y, s])
+    outputs = [zmul(x - m, y) * 2.0, zmul(y, x - m), zmul(s, x - m), zmul(x - m, s), gd.sum(zmul(zmul(x, y), m), axis=1),
+               zmul(r, x - m), zmul(x - m, r), gd.sum(zmul(x, r) - m, axis=1)]
+    arrays = draw([x, y, s, r])
     arrays[0][:, ::3] = 0
     arrays[0][1] = 0
     arrays[1][1, ::2] = np.inf
     arrays[1][3, 299:] = np.nan
     arrays[1][4, ::7] = 0
     arrays[2][2:] = [[np.inf], [np.nan], [0.0]]
-    same_bits([x, y, s], outputs, arrays)
+    arrays[3][:6] = arrays[3][-3:] = np.inf
+    arrays[3][7:30] = 0
+    same_bits([x, y, s, r], outputs, arrays)
 
 
 def random_value(values, small, rows_axes, depth):

@@ -122,7 +122,7 @@ static void run_micros(const state *s, const gdi_section *c, int64_t n, char (*l
     for (const gdi_micro *end = m + c->n_micro; m < end; m++) {
         if (!m->fn) {
             for (int i = 0; i < m->to; i++)
-                link[i].at = link[i].op == GDI_LINK_SUM ? lanes[value[i]][0] : s->slot[value[i]];
+                link[i].at = (link[i].op & ~GDI_LINK_SINGLE) == GDI_LINK_SUM ? lanes[value[i]][0] : s->slot[value[i]];
             s->p->chain(link, m->to, s->count, s->rows);
             link += m->to;
             value += m->to;

@@ -2,8 +2,9 @@
 #include "rows.h"
 #include "blocks.h"
 
-/* A block in bytes of its largest element: four and more stay in L1 together. */
-enum { BLOCK_NBYTES = 16384 };
+/* Blocks in bytes of their largest element. Of several rows three and more should stay in L1 together, but two rows at once are
+ * worth more than that. */
+enum { BLOCK_NBYTES = 16384, ROWS_NBYTES = 8192 };
 /* Runs of at least so many elements, a multiple of a sum's lanes, are blocks of their own; others are gathered. */
 enum { LONG_RUN = 128 };
 enum { CALL_NS = 8, GRAIN_QUARTER_NS = 200000 };
@@ -124,6 +125,7 @@ typedef struct writer {
     gdi_micro *micro, *chain;                /* the chain that may go on, or NULL */
     int in_hand;                             /* the value that is in its registers, -1: none */
     int64_t chain_dtype;
+    int chain_sums;
     gdi_row_move_of *move;
     gdi_row_sink *sink;
     int64_t cost;
@@ -223,20 +225,22 @@ static int is_single(const writer *w, int v)
 static int add_link(writer *w, int op, int v)
 {
     const int64_t size = gd_dtype_nbytes((int)w->chain_dtype);
-    const int single = op <= GDI_LINK_DIVIDE_BY && is_single(w, v);
-    const int once = op <= GDI_LINK_DIVIDE_BY && v < w->a->n && w->p->operand[v].feed == GDI_ROW_ONCE;     /* the first row will do */
+    const int reads = op <= GDI_LINK_DIVIDE_BY, single = reads && is_single(w, v);
+    const int once = reads && !single && v < w->a->n && w->p->operand[v].feed == GDI_ROW_ONCE;
     if (!w->chain) {
         w->chain = w->micro++;
         *w->chain = (gdi_micro){.fn = NULL};
         w->section->n_micro++;
+        w->chain_sums = 0;
     }
+    const int kind = single || (op == GDI_LINK_SUM && w->chain_sums++) ? GDI_LINK_SINGLE : once ? GDI_LINK_ONCE : 0;
     if (w->chain->to == GDI_CHAIN)
         return -1;
-    if (op <= GDI_LINK_DIVIDE_BY && !single)
+    if (reads && !single)
         (void)source(w, v);                              /* no fill: it cannot fail */
     w->chain->to++;
     w->p->value[w->p->n_link] = (uint8_t)v;
-    w->p->link[w->p->n_link++] = (gdi_link){.op = op + (single ? GDI_LINK_SINGLE : 0), .moves = single || op == GDI_LINK_SUM ? 0 : -1,
+    w->p->link[w->p->n_link++] = (gdi_link){.op = op + kind, .moves = single || op == GDI_LINK_SUM ? 0 : -1,
         .row_step = op == GDI_LINK_SUM ? GDI_FOLD_NBYTES : single ? size : once ? 0 : w->p->n * size};
     return 0;
 }
@@ -378,7 +382,7 @@ static void choose_blocks(gdi_rows *p, const draft *a)
     p->run = p->n;
     if (p->n <= p->block) {
         const int64_t most = p->n_columns > 0 ? GDI_ROW_LANES / 2 : GDI_ROW_LANES;       /* two items for two threads */
-        while (p->batch < most && p->batch * 2 * p->n <= p->block)
+        while (p->batch < most && p->batch * 2 * p->n <= (p->batch == 1 ? BLOCK_NBYTES : ROWS_NBYTES) / p->element_nbytes)
             p->batch *= 2;
         p->block = p->batch * p->n;
     } else if (p->n_axes > 1) {
