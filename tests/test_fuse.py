@@ -87,6 +87,27 @@ def test_turned_strided_and_reversed_operands():
     same_bits([v], [gd.sin(gd.transpose(v, (2, 0, 1))) * gd.transpose(v, (2, 0, 1)) + 1, gd.exp(v) * 2 + v], draw_arrays([v]))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32", "uint8"])
+def test_repeated_runs_against_numpy(dtype):
+    """Operands that repeat along any of the axes, start anywhere, and are runs of memory or turned: each alone and as a group."""
+    draw = np.random.default_rng(8)
+    for shape in [(25, 100, 10), (3, 70, 7, 5), (40, 1, 33), (6, 5, 300), (2, 3, 4, 5, 6), (9, 2000, 2), (1, 9000, 3)]:
+        arrays = []
+        for _ in range(3):
+            part = tuple(int(n) if draw.random() < 0.6 else 1 for n in shape)
+            arrays.append(draw.integers(1, 9, part).astype(dtype))
+        arrays.append(draw.integers(1, 9, shape[::-1]).astype(dtype))
+        a, b, c, t = (gd.input(f"x{i}", v.shape, dtype) for i, v in enumerate(arrays))
+        outputs = [a + b, (a + b) * c - t.T, t.T[1:] + b[-1:], t.T[:, 1:] * b[:, -1:] + a[:, -1:]]
+        x, y, z, u = arrays
+        want = [x + y, (x + y) * z - u.T, u.T[1:] + y[-1:], u.T[:, 1:] * y[:, -1:] + x[:, -1:]]
+        for passes in (UNFUSED, (*UNFUSED, "fuse")):
+            for threads in (1, 2):
+                for got, w in zip(gd.function([a, b, c, t], outputs, passes=passes, threads=threads)(*arrays), want, strict=True):
+                    np.testing.assert_array_equal(got, w.astype(dtype))
+                    checked()
+
+
 def test_a_value_used_in_another_layout_ends_the_group():
     x = gd.input("x", (40, 40), "float32")
     h = gd.tanh(x) * 2

@@ -97,16 +97,32 @@ INLINE void move_any(int size, const gdi_plan_operand *o, char *to, int64_t to_s
         o->move(to, from, &(gdi_block){1, n, 0, to_stride / size, 0, from_stride / size});
 }
 
+/* Elements from the beginning of operand o's run to the block. */
+static int64_t in_run(const gdi_plan *p, const gdi_plan_operand *o, const block *b)
+{
+    int64_t at = 0;
+    for (int d = o->axis; d < p->ndim; d++)
+        at = at * p->shape[d] + b->at[d];
+    return at;
+}
+
+/* What is there, `have` bytes, again and again until there are `total`. */
+static void copy_on(char *buffer, int64_t have, int64_t total)
+{
+    for (; have < total; have += least(have, total - have))
+        memcpy(buffer + have, buffer, (size_t)least(have, total - have));
+}
+
 /* n elements from `place`, which has the coordinates b->at, to the buffer or back, run after run. */
 INLINE void walk(int size, int out, const gdi_plan *p, const gdi_plan_operand *o, char *place, char *buffer,
                  const block *b, int64_t left)
 {
-    const int last = p->ndim - 1;
-    const int64_t stride = o->stride[last];
-    int64_t at[GDI_MAX_NDIM], n = p->inner - b->at[last];
-    for (int d = 0; d < last; d++)
+    const int64_t stride = o->stride[p->ndim - 1];
+    const int before = o->axis - 1;
+    int64_t at[GDI_MAX_NDIM], n = o->run - in_run(p, o, b);
+    for (int d = 0; d <= before; d++)
         at[d] = b->at[d];
-    char *row = place - b->at[last] * stride;
+    char *row = place - (o->run - n) * stride;
     for (;;) {
         n = least(n, left);
         if (out)
@@ -116,8 +132,17 @@ INLINE void walk(int size, int out, const gdi_plan *p, const gdi_plan_operand *o
         left -= n;
         if (left == 0)
             return;
+        int d = before;
+        if (!out && o->stride[d] == 0 && n == o->run && left >= n) {     /* the same run for the rest of this axis */
+            const int64_t more = least(p->shape[d] - 1 - at[d], left / n);
+            copy_on(buffer, n * size, (1 + more) * n * size);
+            buffer += more * n * size;
+            left -= more * n;
+            at[d] += more;
+            if (left == 0)
+                return;
+        }
         buffer += n * size;
-        int d = last - 1;
         for (; at[d] + 1 == p->shape[d]; d--) {
             row -= at[d] * o->stride[d];
             at[d] = 0;
@@ -125,7 +150,7 @@ INLINE void walk(int size, int out, const gdi_plan *p, const gdi_plan_operand *o
         at[d]++;
         row += o->stride[d];
         place = row;
-        n = p->inner;
+        n = o->run;
     }
 }
 
@@ -164,11 +189,9 @@ static void fill(const gdi_plan_operand *o, const char *value, char *buffer, int
 /* One period, then copies of what is there. */
 static void repeat(const gdi_plan *p, const gdi_plan_operand *o, char *place, char *buffer, const block *b)
 {
-    const int64_t total = b->count * o->size;
-    int64_t have = least(o->period, b->count);
+    const int64_t have = least(o->period, b->count);
     gather(p, o, place, buffer, b, have);
-    for (have *= o->size; have < total; have += least(have, total - have))
-        memcpy(buffer + have, buffer, (size_t)least(have, total - have));
+    copy_on(buffer, have * o->size, b->count * o->size);
 }
 
 /* A block to memory past the caches: the line is not read first, and nothing is pushed out. Whole lines only, since half a
@@ -223,6 +246,10 @@ static const void *load(const gdi_plan *p, const gdi_plan_operand *o, feed *f, c
             repeat(p, o, at, f->raw, b);
         break;
     default:
+        if (o->stride[p->ndim - 1] == o->size && in_run(p, o, b) + n <= o->run) {
+            values = at;                     /* this block of it is one run */
+            break;
+        }
         if (o->feed == GDI_GATHER || p->height == 1) {
             gather(p, o, at, f->raw, b, n);
             break;

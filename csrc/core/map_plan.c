@@ -306,9 +306,14 @@ static void keep_layout(gdi_plan *p, const layout *l, int64_t *to)
     for (int d = 0; d < l->ndim; d++)
         *to++ = l->shape[d];
     for (int k = 0; k < l->n; k++) {
-        p->operand[k].stride = to;
+        gdi_plan_operand *o = p->operand + k;
+        o->stride = to;
         for (int d = 0; d < l->ndim; d++)
             *to++ = l->stride[k][d];
+        o->axis = l->ndim - 1;
+        o->run = p->inner;
+        for (; o->axis > 0 && o->stride[o->axis - 1] == o->run * o->stride[l->ndim - 1]; o->axis--)
+            o->run *= p->shape[o->axis - 1];
     }
 }
 

@@ -116,6 +116,8 @@ typedef struct gdi_plan_operand {
     int8_t stream;           /* an output that goes past the caches */
     int8_t buffer;           /* number of its buffer in private memory, -1: none needed */
     int32_t period;          /* GDI_ONCE: elements after which it repeats */
+    int32_t axis;            /* its last axes from this one on are one run of elements, `run` of them */
+    int64_t run;
 } gdi_plan_operand;
 
 /* One operation on a block; values are numbered as in the lines of a fused group. fn is NULL for a sum: `to` is its number
