@@ -227,3 +227,21 @@ def test_no_pass_changes_the_order_in_which_a_product_of_few_rows_adds(m, n, k, 
     for passes in (("merge", "algebra", "fold", "in_place", "fuse"), ("algebra",), ("fold",)):
         for value, want in zip(gd.function([x, w], outputs, passes=passes)(a, b), plain, strict=True):
             assert value.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint8"])
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17])
+def test_sums_of_few_long_rows_have_the_bits_of_sums_of_many_short_ones(rows, dtype):
+    x = (100 * rand(rows, 301)).astype(dtype)
+    if x.dtype.kind == "f":
+        x[:, 3], x[:, 4] = -0.0, 0.0
+        x[-1, 5] = np.nan
+    flat = x.T.copy()
+    for name in ("sum", "prod"):
+        (p,), (q,) = nodes(x), nodes(flat)
+        (down,) = same_bits_by_threads([getattr(gd, name)(p, axis=0, dtype=dtype)], {p: x})
+        along = gd.function([q], getattr(gd, name)(q, axis=1, dtype=dtype))(flat)
+        sliced = gd.function([p], getattr(gd, name)(p[:, 1:290:3], axis=0, dtype=dtype))(x)
+        assert down.tobytes() == along.tobytes() and down[1:290:3].tobytes() == sliced.tobytes()
+        wide = x.astype("float64") if dtype == "float32" else x
+        np.testing.assert_allclose(down, getattr(np, name)(wide, axis=0, dtype=wide.dtype).astype(dtype), rtol=2e-5 if dtype == "float32" else 1e-12)
