@@ -220,7 +220,7 @@ def test_no_pass_changes_the_order_in_which_a_product_of_few_rows_adds(m, n, k, 
     a, b = rand(m, k, dtype=dtype), rand(n, k, dtype=dtype, seed=1)
     x, w = nodes(a, b)
     constant, one = gd.constant(b), gd.constant(np.ones((), dtype))
-    rights = [w.T, 1.0 * w.T, gd.zmul(one, w.T), -(-w.T), w.T / 1, w.T - 0.0, gd.reshape(gd.reshape(w.T, (-1,)), (k, n)), constant.T,
+    rights = [w.T, 1.0 * w.T, gd.zmul(one, w.T), gd.negative(-w.T), w.T / 1, w.T - 0.0, gd.reshape(gd.reshape(w.T, (-1,)), (k, n)), constant.T,
               2.0 * constant.T, gd.swapaxes(gd.swapaxes(w.T, 0, 1) * 1.0, 0, 1)]
     outputs = [x @ right for right in rights] + [gd.einsum("ij,kj->ik", x, 1.0 * w)]
     plain = gd.function([x, w], outputs, passes=())(a, b)

@@ -66,6 +66,13 @@ def _zeta(s: float, q: float) -> float:
     return total
 
 
+def _gamma(x: float) -> float:
+    try:
+        return math.gamma(x)
+    except OverflowError:
+        return math.inf
+
+
 def _polygamma(n: float, x: float) -> float:
     """(-1)^(n+1) n! zeta(n+1, x), whole n >= 0; for x < 0 the sum over all integers less the terms below x. At a pole the limit
     from either side where they agree (odd n); for even n, whose sides differ, that from the right, as zeta has it."""
@@ -80,10 +87,7 @@ def _polygamma(n: float, x: float) -> float:
         total = math.inf
     else:
         total = _zeta(s, x - math.floor(x)) + sign * _zeta(s, math.ceil(x) - x) - sign * _zeta(s, 1 - x)
-    try:
-        return sign * math.gamma(n + 1) * total
-    except OverflowError:       # of n!
-        return sign * math.inf if total else sign * 0.0
+    return sign * _gamma(n + 1) * total if total else sign * 0.0
 
 
 def _sinc_derivative(n: float, x: float) -> float:
