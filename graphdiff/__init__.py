@@ -54,7 +54,7 @@ from .ops import methods as _methods
 from .ops import random
 from .ops import sequence as _sequence
 from .ops.random import dropout
-from .ops.methods import around, ceil, fix, floor, rint, trunc
+from .ops.methods import around, ceil, fix, floor, positive, rint, trunc
 from .ops.methods import _round as round
 from .api import numpy_bridge as _numpy_bridge
 from .api.function import Function, evaluate, function
@@ -97,12 +97,6 @@ def constant(value: Any, name: str | None = None, *, dtype: Any = None) -> Node:
         from .dtypes import as_dtype, converted
         array = converted(array, as_dtype(dtype))
     return _make_constant(array, name)
-
-
-def positive(x: Any) -> Node:
-    """x itself."""
-    from .graph.build import as_node
-    return as_node(x)
 
 
 # Loaded when first asked for: name -> (module, attribute; None is the module itself).

@@ -407,3 +407,57 @@ def test_the_rest_of_what_takes_one_element_of_a_named_axis():
         gd.evaluate(gd.squeeze(first), {x: a[:0]})
     with pytest.raises(ShapeError, match=r"(?s)test_odd_input.py"):
         gd.evaluate(first + k, {x: a[:0]})                  # NumPy refuses 0 beside 5 too
+
+
+# -- NumPy's names and options -----------------------------------------------------------------------------------------------------
+
+M34 = np.random.default_rng(5).standard_normal((3, 4))
+
+
+@pytest.mark.parametrize("f", [
+    lambda m, x: m.sum(a=x, axis=0), lambda m, x: m.stack(arrays=(x, x)), lambda m, x: m.vstack(tup=[x, x]), lambda m, x: m.flip(m=x),
+    lambda m, x: m.dot(a=x, b=x.T), lambda m, x: m.tile(A=x, reps=2), lambda m, x: m.tril(m=x, k=1), lambda m, x: m.clip(a=x, a_min=0, a_max=1),
+    lambda m, x: m.take(a=x, indices=[1, 5], axis=0, mode="wrap"), lambda m, x: m.take(x, [-7, 9, 1], mode="clip"),
+    lambda m, x: m.take(x, [-7, 30], mode="wrap"), lambda m, x: m.concatenate([x, x], dtype="float32"),
+    lambda m, x: m.hstack([x, x], dtype="float32"), lambda m, x: m.std(x, axis=1, ddof=1, dtype="float32"), lambda m, x: m.var(x, correction=1),
+    lambda m, x: m.sort(x, kind="stable"), lambda m, x: m.argsort(x, axis=0, stable=True), lambda m, x: m.ravel(x, order="C"),
+    lambda m, x: m.reshape(x, (2, 6), order="C"),
+    lambda m, x: m.zeros_like(x, shape=(2, 2)) + m.ones_like(x, dtype="float32", shape=2) + m.full_like(x, 3, shape=()),
+    lambda m, x: m.average(x, axis=1, returned=True)[1], lambda m, x: m.average(x, axis=0, weights=[1, 2, 3], returned=True)[1],
+    lambda m, x: m.diag(v=x, k=-1), lambda m, x: m.average(x, returned=True)[0], lambda m, x: m.atleast_2d(x[0], x)[0],
+    lambda m, x: x + m.linspace(0, 1, 4, retstep=True)[1], lambda m, x: x + m.linspace(0, 1, 3, False)[:, None],
+    lambda m, x: x + m.eye(N=3, M=4, k=1), lambda m, x: m.repeat(a=x, repeats=2), lambda m, x: m.expand_dims(a=x, axis=0),
+])
+def test_numpys_names_and_options_are_known(f):
+    x = gd.input("x", M34.shape)
+    got, want = gd.evaluate(f(gd, x), {x: M34}), f(np, M34)
+    assert got.dtype == want.dtype and got.shape == want.shape
+    np.testing.assert_allclose(got, want, rtol=1e-6 if got.dtype == "float32" else 1e-13)
+
+
+@pytest.mark.parametrize("f", [lambda m: m.arange(stop=5), lambda m: m.arange(start=2, stop=5), lambda m: m.arange(5, step=2),
+                               lambda m: m.arange(1, stop=9, step=3), lambda m: m.arange(2, 9, step=2.5), lambda m: m.arange(5, dtype="float32")])
+def test_ranges_by_name(f):
+    got, want = gd.evaluate(f(gd), {}), f(np)
+    assert got.dtype == want.dtype and np.array_equal(got, want)
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda x: gd.sum(x, a=x), "unexpected keyword argument 'a'|multiple values"),
+    (lambda x: gd.sum(b=x), "unexpected keyword argument 'b'|missing"), (lambda x: gd.hstack([x], out=None), "unexpected keyword argument 'out'"),
+    (lambda x: gd.hstack(["a"]), "dtype <U1 is not supported"), (lambda x: gd.fliplr(x[0]), "axis 1 is out of bounds"),
+    (lambda x: gd.fliplr("a"), "dtype <U1 is not supported"), (lambda x: gd.zeros("a b"), "cannot name a size"),
+    (lambda x: gd.identity("a"), "whole numbers"), (lambda x: gd.count_nonzero(x, axis=7), "axis 7 is out of bounds"),
+    (lambda x: gd.zeros_like(None), "dtype object"), (lambda x: gd.reshape(x, (6, 2), order="F"), "order must be 'C', not 'F'"),
+    (lambda x: gd.sort(x, kind="bubble"), "kind 'bubble' is not one of"),
+    (lambda x: gd.take(x, [0], mode="x"), "mode 'x' is not one of raise, wrap, clip"),
+    (lambda x: gd.var(x, ddof=1, correction=1), "ddof and correction are the same"), (lambda x: gd.arange(), "one to three bounds"),
+    (lambda x: gd.arange(start=4), "one to three"),
+    (lambda x: gd.arange(1, 2, 3, 4), "one to three bounds"), (lambda x: gd.arange(1, start=2), "start is given twice"),
+    (lambda x: gd.broadcast_arrays(x, gd.ones(3)), "do not broadcast"), (lambda x: gd.column_stack([x, "a"]), "dtype <U1 is not supported"),
+    (lambda x: gd.positive(x > 0), "positive: not defined for bool"), (lambda x: +(x > 0), "positive: not defined for bool"),
+    (lambda x: gd.positive("a"), "dtype <U1"),
+])
+def test_wrong_names_and_options_are_located(call, message):
+    with pytest.raises(GraphdiffError, match=rf"(?s)({message}).*test_odd_input.py"):
+        call(gd.input("x", (3, 4)))

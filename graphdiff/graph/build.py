@@ -77,6 +77,21 @@ def located(error: Any, what: str, inputs: tuple[Any, ...] = ()) -> Any:
     return new
 
 
+# What NumPy calls operands that are x, y, xs, n and m here, whatever the function: np.sum(a=...), np.stack(arrays=...).
+NUMPYS_NAMES = {"a": "x", "arr": "x", "ary": "x", "array": "x", "m": "x", "v": "x", "A": "x", "b": "y", "arrays": "xs", "tup": "xs",
+                "N": "n", "M": "m"}
+
+
+def _renamed(function: Any, options: dict[str, Any]) -> dict[str, Any] | None:
+    """The options with NumPy's names of operands replaced by this function's, or None where none is such a name."""
+    code = getattr(function, "__code__", None)
+    names = () if code is None else code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
+    odd = {k for k in options if k not in names and NUMPYS_NAMES.get(k) in names}
+    if not odd or any(NUMPYS_NAMES[k] in options for k in odd):
+        return None
+    return {NUMPYS_NAMES[k] if k in odd else k: v for k, v in options.items()}
+
+
 def public(function: Callable[P, R]) -> Callable[P, R]:
     """Decorator of public functions that check arguments before they make nodes: locates what they raise."""
     @wraps(function)
@@ -93,6 +108,9 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
             here = error.__traceback__
             if here is None or here.tb_next is not None:
                 raise
+            renamed = _renamed(function, kwargs)
+            if renamed is not None:
+                return wrapper(*args, **renamed)
             # The call itself did not fit: a wrong keyword, too many or too few arguments.
             raise located(NodeTypeError(str(error).partition("() ")[2] or str(error)), function.__name__, args) from None
     return wrapper

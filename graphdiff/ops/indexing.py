@@ -485,13 +485,21 @@ def add_at(x: Any, item: Any, value: Any) -> Node:
 
 
 @public
-def take(x: Any, indices: Any, axis: int | None = None) -> Node:
-    """x at integer positions of an axis (of the flattened operand by default). Raises OutOfBounds."""
+def take(x: Any, indices: Any, axis: int | None = None, *, mode: str = "raise") -> Node:
+    """x at integer positions of an axis (of the flattened operand by default). Positions outside are OutOfBounds (mode "raise"), counted
+    on from the other end ("wrap") or those of the ends ("clip", where negative ones are the first)."""
     x = as_node(x)
     if axis is None:
         x, axis = reshape_to(x, (nelements(x.shape),)), 0
     axis = normalize_axis(axis, x.ndim)
-    return make(GATHER, (x, _index_node(np.asarray(indices) if isinstance(indices, (list, tuple)) else indices)), (axis,))
+    i = _index_node(np.asarray(indices) if isinstance(indices, (list, tuple)) else indices)
+    if mode != "raise":
+        from .binary import maximum, minimum, remainder
+        n = as_node(x.shape[axis])
+        if mode not in ("wrap", "clip"):
+            raise NodeTypeError(f"mode {mode!r} is not one of raise, wrap, clip")
+        i = remainder(i, n) if mode == "wrap" else maximum(minimum(i, n - 1), 0)
+    return make(GATHER, (x, i), (axis,))
 
 
 @public

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..dtypes import INT64, as_dtype
-from ..errors import GraphdiffError, NodeTypeError, ShapeError
+from ..errors import DTypeError, GraphdiffError, NodeTypeError, ShapeError
 from ..graph.build import as_node, located, public
 from ..graph.node import Node
 from ..specs import normalize_axis
@@ -52,6 +52,15 @@ def _power(self: Node, other: Any, modulo: Any = None) -> Node:
     return b.power(self, other)
 
 
+@public
+def positive(x: Any) -> Node:
+    """x itself. As in NumPy, not defined for bool."""
+    x = as_node(x)
+    if x.dtype.kind == "b":
+        raise DTypeError("not defined for bool")
+    return x
+
+
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "add": b.add, "sub": b.subtract, "mul": b.multiply, "truediv": b.divide, "floordiv": b.floor_divide, "mod": b.remainder,
     "matmul": _matmul, "and": _and, "or": b.bitwise_or, "xor": b.bitwise_xor, "lshift": b.left_shift, "rshift": b.right_shift,
@@ -66,7 +75,7 @@ _attach("__hash__", object.__hash__)
 _attach("__pow__", _power)
 _attach("__rpow__", _reflected(b.power))
 _attach("__neg__", lambda self: u.negative(self))
-_attach("__pos__", lambda self: self)
+_attach("__pos__", lambda self: positive(self))
 _attach("__abs__", lambda self: u.abs(self))
 _attach("__invert__", lambda self: u.invert(self))
 _attach("__round__", lambda self, n=None: _round(self, 0 if n is None else n))

@@ -19,7 +19,7 @@ from ..graph.build import as_node, make, make_constant, public, scalar
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import as_shape, broadcast, check_memory, check_shape, format_shape, nelements, normalize_axes, normalize_axis, slice_forward, stretches
-from .families import cast
+from .families import cast, flag
 
 # -- reshape -------------------------------------------------------------------------------------------------------
 
@@ -45,11 +45,12 @@ def reshape_to(x: Node, shape: tuple[Any, ...]) -> Node:
 
 
 @public
-def reshape(x: Any, *shape: Any) -> Node:
+def reshape(x: Any, *shape: Any, order: str = "C") -> Node:
     """x's elements in C order under another shape; one size may be -1. Sizes may be named.
 
-    Raises ShapeError when the numbers of elements differ.
+    Raises ShapeError when the numbers of elements differ. There is no other order than "C".
     """
+    _in_c_order(order)
     x = as_node(x)
     if len(shape) == 1 and isinstance(shape[0], (tuple, list, np.ndarray)):
         shape = tuple(shape[0])
@@ -66,6 +67,11 @@ def reshape(x: Any, *shape: Any) -> Node:
             raise ShapeError(f"cannot reshape {format_shape(x.shape)} ({total} elements) into {format_shape(tuple(sizes))}")
         sizes[unknown[0]] = total // known
     return reshape_to(x, as_shape(sizes))
+
+
+def _in_c_order(order: Any) -> None:
+    if order != "C":
+        raise NodeTypeError(f"order must be 'C', not {order!r}\nhint: reverse the axes before and after, gd.transpose")
 
 
 # -- transpose -----------------------------------------------------------------------------------------------------
@@ -167,6 +173,7 @@ def broadcast_to(x: Any, shape: Any) -> Node:
     return expand_to(as_node(x), as_shape(shape))
 
 
+@public
 def broadcast_arrays(*xs: Any) -> list[Node]:
     """Every operand broadcast to the common shape."""
     nodes = [as_node(x) for x in xs]
@@ -278,11 +285,13 @@ def flip(x: Any, axis: Any = None) -> Node:
     return slice_axes(x, starts, steps, x.shape) if axes else x
 
 
+@public
 def fliplr(x: Any) -> Node:
     """The second axis reversed."""
     return flip(x, 1)
 
 
+@public
 def flipud(x: Any) -> Node:
     """The first axis reversed."""
     return flip(x, 0)
@@ -368,9 +377,11 @@ CONCATENATE = register(OpDef("concatenate", "operands one after the other along 
                              vjp=_concatenate_vjp, jvp=_concatenate_jvp, lower=_concatenate_lower))
 
 
-def _same_dtype(xs: Sequence[Any]) -> list[Node]:
+def _same_dtype(xs: Sequence[Any], dtype: Any = None) -> list[Node]:
     like = next((x.dtype for x in xs if isinstance(x, Node)), None)
     nodes = [as_node(x, like) for x in xs]
+    if dtype is not None:
+        return [cast(x, as_dtype(dtype)) for x in nodes]
     dtype = nodes[0].dtype
     for x in nodes[1:]:
         dtype = PROMOTE[dtype, x.dtype]
@@ -384,9 +395,12 @@ def _operands(xs: Any) -> list[Any]:
 
 
 @public
-def concatenate(xs: Any, axis: int | None = 0) -> Node:
-    """Operands joined along an existing axis; None flattens them first. Other sizes must agree (ShapeError names the axis)."""
-    nodes = _same_dtype(_operands(xs)) if len(xs) else []
+def concatenate(xs: Any, axis: int | None = 0, *, dtype: Any = None) -> Node:
+    """Operands joined along an existing axis; None flattens them first. Other sizes must agree (ShapeError names the axis).
+
+    dtype: of the result; the operands' common one by default.
+    """
+    nodes = _same_dtype(_operands(xs), dtype) if len(xs) else []
     if not nodes:
         raise ShapeError("needs at least one operand")
     if axis is None:
@@ -401,9 +415,9 @@ concat = concatenate
 
 
 @public
-def stack(xs: Any, axis: int = 0) -> Node:
-    """Operands of one shape joined along a new axis."""
-    nodes = _same_dtype(_operands(xs)) if len(xs) else []
+def stack(xs: Any, axis: int = 0, *, dtype: Any = None) -> Node:
+    """Operands of one shape joined along a new axis. dtype: as for concatenate."""
+    nodes = _same_dtype(_operands(xs), dtype) if len(xs) else []
     if not nodes:
         raise ShapeError("needs at least one operand")
     for i, x in enumerate(nodes):
@@ -418,17 +432,20 @@ def _at_least(x: Node, n: int) -> Node:
     return reshape_to(x, (1,) * (n - x.ndim) + x.shape) if x.ndim < n else x
 
 
-def vstack(xs: Any) -> Node:
+@public
+def vstack(xs: Any, *, dtype: Any = None) -> Node:
     """Rows on top of each other."""
-    return concatenate([_at_least(as_node(x), 2) for x in xs], 0)
+    return concatenate([_at_least(as_node(x), 2) for x in xs], 0, dtype=dtype)
 
 
-def hstack(xs: Any) -> Node:
+@public
+def hstack(xs: Any, *, dtype: Any = None) -> Node:
     """Side by side: along the second axis, or the first of vectors."""
     nodes = [_at_least(as_node(x), 1) for x in xs]
-    return concatenate(nodes, 0 if nodes and nodes[0].ndim == 1 else 1)
+    return concatenate(nodes, 0 if nodes and nodes[0].ndim == 1 else 1, dtype=dtype)
 
 
+@public
 def dstack(xs: Any) -> Node:
     """Along the third axis."""
     nodes = []
@@ -438,6 +455,7 @@ def dstack(xs: Any) -> Node:
     return concatenate(nodes, 2)
 
 
+@public
 def column_stack(xs: Any) -> Node:
     """Vectors as columns of a matrix."""
     nodes = []
@@ -514,17 +532,24 @@ def expand_dims(x: Any, axis: Any) -> Node:
     return reshape_to(x, tuple(1 if i in where else next(rest) for i in range(x.ndim + len(axes))))
 
 
-def ravel(x: Any) -> Node:
+@public
+def ravel(x: Any, order: str = "C") -> Node:
     """x as one axis, in C order."""
-    return reshape(x, -1)
+    return reshape(x, -1, order=order)
 
 
-def atleast_1d(x: Any) -> Node:
-    return _at_least(as_node(x), 1)
+@public
+def atleast_1d(*xs: Any) -> Any:
+    """x with one axis if it has none; several operands give a tuple."""
+    out = tuple([_at_least(as_node(x), 1) for x in xs])
+    return out[0] if len(out) == 1 else out
 
 
-def atleast_2d(x: Any) -> Node:
-    return _at_least(as_node(x), 2)
+@public
+def atleast_2d(*xs: Any) -> Any:
+    """x with two axes at least, new ones of size 1 in front; several operands give a tuple."""
+    out = tuple([_at_least(as_node(x), 2) for x in xs])
+    return out[0] if len(out) == 1 else out
 
 
 def _times(r: Any) -> Any:
@@ -686,6 +711,7 @@ def diag(x: Any, k: int = 0) -> Node:
     return make(UNDIAGONAL, (x,), ((n, n), 0, 1, int(k)))
 
 
+@public
 def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Node:
     """The sum along the diagonal."""
     from .reduction import sum
@@ -737,11 +763,13 @@ def full(shape: Any, fill_value: Any, dtype: Any = None) -> Node:
     return expand_to(value, as_shape(shape))
 
 
+@public
 def zeros(shape: Any, dtype: Any = "float64") -> Node:
     """Zeros; sizes may be named."""
     return full(shape, 0, dtype)
 
 
+@public
 def ones(shape: Any, dtype: Any = "float64") -> Node:
     """Ones; sizes may be named."""
     return full(shape, 1, dtype)
@@ -750,22 +778,23 @@ def ones(shape: Any, dtype: Any = "float64") -> Node:
 empty = zeros
 
 
-def zeros_like(x: Any, dtype: Any = None) -> Node:
-    """Zeros of x's shape and dtype."""
+@public
+def zeros_like(x: Any, dtype: Any = None, *, shape: Any = None) -> Node:
+    """Zeros of x's shape and dtype, where others are not given."""
+    return full_like(x, 0, dtype, shape=shape)
+
+
+@public
+def ones_like(x: Any, dtype: Any = None, *, shape: Any = None) -> Node:
+    """Ones of x's shape and dtype, where others are not given."""
+    return full_like(x, 1, dtype, shape=shape)
+
+
+@public
+def full_like(x: Any, fill_value: Any, dtype: Any = None, *, shape: Any = None) -> Node:
+    """fill_value in x's shape and dtype, where others are not given."""
     x = as_node(x)
-    return expand_to(scalar(0, x.dtype if dtype is None else as_dtype(dtype)), x.shape)
-
-
-def ones_like(x: Any, dtype: Any = None) -> Node:
-    """Ones of x's shape and dtype."""
-    x = as_node(x)
-    return expand_to(scalar(1, x.dtype if dtype is None else as_dtype(dtype)), x.shape)
-
-
-def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Node:
-    """fill_value in x's shape and dtype."""
-    x = as_node(x)
-    return full(x.shape, fill_value, x.dtype if dtype is None else dtype)
+    return full(x.shape if shape is None else shape, fill_value, x.dtype if dtype is None else dtype)
 
 
 def _count(n: Any, shape: Any) -> Node:
@@ -776,8 +805,10 @@ def _count(n: Any, shape: Any) -> Node:
 
 
 @public
-def arange(*args: Any, dtype: Any = None) -> Node:
-    """numpy.arange as a constant; of a named size, 0 to size - 1 counted when a function runs."""
+def arange(*args: Any, start: Any = None, stop: Any = None, step: Any = None, dtype: Any = None) -> Node:
+    """numpy.arange as a constant, (stop), (start, stop) or (start, stop, step), which may also be given by name; of a named size, 0
+    to size - 1 counted when a function runs."""
+    args = _bounds(args, start, stop, step)
     if len(args) == 1 and isinstance(args[0], Dim):
         n = _count(args[0], (args[0],))
         return n if dtype is None else cast(n, as_dtype(dtype))
@@ -791,6 +822,21 @@ def arange(*args: Any, dtype: Any = None) -> Node:
             raise
         raise ShapeError(f"{error}") from None
     return make_constant(converted(a, as_dtype(a.dtype if dtype is None else dtype)))
+
+
+def _bounds(args: tuple[Any, ...], start: Any, stop: Any, step: Any) -> tuple[Any, ...]:
+    """What is given by name put in its place; a single bound is where the range stops."""
+    places = [start, stop, step]
+    for i, v in enumerate(args[:3]):
+        if places[i] is not None:
+            raise NodeTypeError(f"{('start', 'stop', 'step')[i]} is given twice")
+        places[i] = v
+    start, stop, step = places
+    if stop is None and args:
+        start, stop = None, start
+    if stop is None or len(args) > 3:
+        raise NodeTypeError("takes one to three bounds: stop, or start, stop and step")
+    return (stop,) if start is None and step is None else (0 if start is None else start, stop, 1 if step is None else step)
 
 
 def _check_range(args: tuple[Any, ...]) -> None:
@@ -809,14 +855,16 @@ def _check_range(args: tuple[Any, ...]) -> None:
 
 
 @public
-def linspace(start: Any, stop: Any, num: Any = 50, *, endpoint: bool = True, dtype: Any = None) -> Node:
-    """numpy.linspace as a constant: start and stop are numbers."""
+def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None, axis: int = 0) -> Any:
+    """numpy.linspace as a constant: start and stop are numbers. retstep: (the node, the distance between its elements)."""
     if isinstance(start, Node) or isinstance(stop, Node):
         raise NodeTypeError("start and stop must be numbers, not nodes\nhint: start + (stop - start) * gd.linspace(0, 1, num)")
     if isinstance(num, (Node, bool)) or not hasattr(num, "__index__") or num < 0:
         raise ShapeError(f"num must be a whole number, at least 0, not {num!r}")
     check_memory((num.__index__(), *np.broadcast_shapes(np.shape(start), np.shape(stop))), FLOAT64)
-    return make_constant(np.linspace(start, stop, num, endpoint=endpoint).astype(FLOAT64 if dtype is None else as_dtype(dtype)))
+    values, step = np.linspace(start, stop, num, endpoint=flag(endpoint, "endpoint"), retstep=True, axis=axis)
+    node = make_constant(values.astype(FLOAT64 if dtype is None else as_dtype(dtype)))
+    return (node, step) if flag(retstep, "retstep") else node
 
 
 @public
@@ -832,6 +880,7 @@ def eye(n: Any, m: Any = None, k: int = 0, dtype: Any = "float64") -> Node:
     return make_constant(np.eye(n, m, _offset(k, n, m), dtype=as_dtype(dtype)))
 
 
+@public
 def identity(n: int, dtype: Any = "float64") -> Node:
     return eye(n, dtype=dtype)
 

@@ -14,7 +14,7 @@ import numpy as np
 from ..dims import unify
 from ..dtypes import BOOL, FLOAT16, FLOAT32, FLOAT64, INT64, PROMOTE, as_dtype
 from ..errors import DTypeError, NodeTypeError, ShapeError
-from ..graph.build import as_node, make, public
+from ..graph.build import as_node, make, public, scalar
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import format_shape, nelements, normalize_axes, normalize_axis
@@ -272,6 +272,7 @@ def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
     return make(LOGSUMEXP, (x,), (_axes(x, axis, True), _flag(keepdims)))
 
 
+@public
 def count_nonzero(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
     """How many elements are nonzero, int64."""
     from .binary import not_equal
@@ -301,10 +302,23 @@ def mean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) ->
 
 
 @public
-def var(x: Any, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Node:
-    """The mean squared distance from the mean, divided by n - ddof, in two passes."""
-    x, back = _wide(as_node(x))
-    return cast(_var(x, axis, ddof, keepdims), back)
+def var(x: Any, axis: Any = None, ddof: float = 0, keepdims: bool = False, *, dtype: Any = None, correction: Any = None) -> Node:
+    """The mean squared distance from the mean, divided by n - ddof, in two passes. correction: another name of ddof. dtype: computed
+    in, x's if it is a float."""
+    x, back = _spread_of(x, dtype)
+    return cast(_var(x, axis, _ddof(ddof, correction), keepdims), back)
+
+
+def _spread_of(x: Any, dtype: Any) -> tuple[Node, Any]:
+    return _wide(as_node(x) if dtype is None else cast(as_node(x), _asked(dtype)))
+
+
+def _ddof(ddof: Any, correction: Any) -> Any:
+    if correction is None:
+        return ddof
+    if ddof != 0:
+        raise NodeTypeError("ddof and correction are the same; one of them is enough")
+    return correction
 
 
 def _var(x: Node, axis: Any, ddof: float, keepdims: bool) -> Node:
@@ -330,10 +344,10 @@ def root(v: Node) -> Node:
 
 
 @public
-def std(x: Any, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Node:
-    """sqrt(var); its derivative is 0 where all elements are equal."""
-    x, back = _wide(as_node(x))
-    return cast(root(_var(x, axis, ddof, keepdims)), back)
+def std(x: Any, axis: Any = None, ddof: float = 0, keepdims: bool = False, *, dtype: Any = None, correction: Any = None) -> Node:
+    """sqrt(var), with the same options; its derivative is 0 where all elements are equal."""
+    x, back = _spread_of(x, dtype)
+    return cast(root(_var(x, axis, _ddof(ddof, correction), keepdims)), back)
 
 
 @public
@@ -407,12 +421,13 @@ def ptp(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
 
 
 @public
-def average(x: Any, axis: Any = None, weights: Any = None, keepdims: bool = False) -> Node:
+def average(x: Any, axis: Any = None, weights: Any = None, keepdims: bool = False, *, returned: bool = False) -> Any:
     """The weighted mean; weights have x's shape, or the lengths of the axes given. Integers and bools give float64, else the
-    dtype is that of a product with the weights."""
+    dtype is that of a product with the weights. returned: (the mean, the sum of the weights)."""
     x = as_node(x)
     if weights is None:
-        return mean(x, axis, keepdims=keepdims)
+        y = mean(x, axis, keepdims=keepdims)
+        return (y, expand_to(_as_scalar(_count(x, _axes(x, axis), y.dtype), y.dtype), y.shape)) if flag(returned, "returned") else y
     w = as_node(weights)
     dtype = PROMOTE[x.dtype, w.dtype] if x.dtype.kind == "f" else FLOAT64
     if w.shape != x.shape:
@@ -426,4 +441,10 @@ def average(x: Any, axis: Any = None, weights: Any = None, keepdims: bool = Fals
         w = expand_to(reshape_to(w, tuple(n if a in axes else 1 for a, n in enumerate(x.shape))), x.shape)
     x, back = _wide(cast(x, dtype))
     w = cast(w, x.dtype)
-    return cast(sum(x * w, axis, keepdims=keepdims) / sum(w, axis, keepdims=keepdims), back)
+    total = sum(w, axis, keepdims=keepdims)
+    y = cast(sum(x * w, axis, keepdims=keepdims) / total, back)
+    return (y, cast(total, back)) if flag(returned, "returned") else y
+
+
+def _as_scalar(n: Any, dtype: Any) -> Node:
+    return n if isinstance(n, Node) else scalar(n, dtype)

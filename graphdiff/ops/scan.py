@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import FLOAT16, FLOAT32, INT64
-from ..errors import AxisError, ShapeError
+from ..errors import AxisError, NodeTypeError, ShapeError
 from ..graph.build import as_node, make, public
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
@@ -240,9 +240,16 @@ ARGSORT = register(OpDef("argsort", "the stable permutation that sorts an axis",
                          lower=_lower("argsort", _flag(1)), cost=lambda n: 20 * n.size))
 
 
+def _check_kind(kind: Any) -> None:
+    if kind not in (None, "quicksort", "mergesort", "heapsort", "stable"):
+        raise NodeTypeError(f"kind {kind!r} is not one of quicksort, mergesort, heapsort, stable")
+
+
 @public
-def sort(x: Any, axis: int | None = -1, *, descending: bool = False) -> Node:
-    """Elements along an axis in ascending order, NaN last (descending: the reverse). Equal elements keep their order."""
+def sort(x: Any, axis: int | None = -1, *, descending: bool = False, kind: Any = None, stable: Any = None) -> Node:
+    """Elements along an axis in ascending order, NaN last (descending: the reverse). Equal elements keep their order, whatever kind and
+    stable say."""
+    _check_kind(kind)
     x = as_node(x)
     if x.ndim == 0 and axis is not None:
         raise AxisError("a scalar has no axis to sort along")
@@ -251,8 +258,9 @@ def sort(x: Any, axis: int | None = -1, *, descending: bool = False) -> Node:
 
 
 @public
-def argsort(x: Any, axis: int | None = -1, *, descending: bool = False) -> Node:
-    """int64 positions that sort an axis; stable."""
+def argsort(x: Any, axis: int | None = -1, *, descending: bool = False, kind: Any = None, stable: Any = None) -> Node:
+    """int64 positions that sort an axis; stable, whatever kind and stable say."""
+    _check_kind(kind)
     x, axis = _along(x, axis)
     return make(ARGSORT, (x,), (axis, flag(descending, "descending")))
 
