@@ -142,11 +142,11 @@ def test_the_axis_of_a_scalar_is_numpys(name, axis):
 
 
 def test_a_scalar_has_no_axis_where_numpy_has_none():
-    for name in ("mean", "var", "std", "median", "sort", "flip", "average", "roll", "take"):
-        with pytest.raises(np.exceptions.AxisError) if name != "take" else pytest.raises(TypeError):
+    for name in ("mean", "var", "std", "median", "sort", "flip", "average", "roll"):
+        with pytest.raises(np.exceptions.AxisError):
             getattr(np, name)(SCALAR, **({"shift": 1} if name == "roll" else {}), axis=0)
         with pytest.raises(gd.errors.AxisError, match=r"(?s)test_odd_input.py"):
-            getattr(gd, name)(gd.input("s"), *{"roll": [1], "take": [0]}.get(name, []), axis=0)
+            getattr(gd, name)(gd.input("s"), *([1] if name == "roll" else []), axis=0)
     same(lambda m, x: m.argsort(x), SCALAR)
     same(lambda m, x: m.sort(x, axis=None), SCALAR)
     same(lambda m, x: m.cumulative_sum(x, include_initial=True), SCALAR)
@@ -461,3 +461,56 @@ def test_ranges_by_name(f):
 def test_wrong_names_and_options_are_located(call, message):
     with pytest.raises(GraphdiffError, match=rf"(?s)({message}).*test_odd_input.py"):
         call(gd.input("x", (3, 4)))
+
+
+V3, I3 = np.array([0.5, -1.5, 2.0]), np.array([1, -2, 40])
+
+
+@pytest.mark.parametrize("f", [
+    lambda m, x: m.take(x[0], 0, axis=0), lambda m, x: m.take(x[0], [0, 0], axis=-1), lambda m, x: m.repeat(x[0], 3, axis=0),
+    lambda m, x: m.repeat(x, [2]),
+    lambda m, x: m.repeat(x, np.array([2]), axis=0), lambda m, x: m.take(x, []), lambda m, x: m.transpose(x, 0), lambda m, x: m.transpose(x, [-1]),
+    lambda m, x: m.array_split(x, np.array([1, 2]))[1], lambda m, x: m.round(x, True), lambda m, x: m.pad(x[0], 3),
+    lambda m, x: m.pad(x, 1, constant_values=(3, 4)),
+    lambda m, x: m.diag(x, True), lambda m, x: m.round(x, -1), lambda m, x: m.round(x, np.int64(1)),
+])
+@pytest.mark.parametrize("a", [V3, I3], ids=["float", "int"])
+def test_arguments_numpy_takes_are_taken(f, a):
+    same(f, a)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "bool"])
+@pytest.mark.parametrize("number", [-1, 300, 2**40, 2**70])
+def test_functions_of_floats_take_any_whole_number_beside_integers(dtype, number):
+    a = np.array([1, 0, 3], dtype)
+    x = gd.input("x", (3,), dtype)
+    for f in (lambda v: v / number, lambda v: number / v, lambda v: gd.hypot(v, number), lambda v: gd.arctan2(number, v)):
+        got = gd.evaluate(f(x), {x: a})
+        assert got.dtype == "float64"
+        y = gd.input("y", (3,))
+        np.testing.assert_array_equal(got, gd.evaluate(f(y), {y: a.astype(float)}))
+    with np.errstate(divide="ignore"):
+        np.testing.assert_array_equal(gd.evaluate(x / number, {x: a}), a / number)
+    with pytest.raises(OutOfRange, match=r"(?s)divide: the right operand: Python integer of 1329 bits"):
+        x / 10**400
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda x: gd.split(x, 1.5), "a number of sections or a list of positions"), (lambda x: gd.split(x, [1.5]), "whole numbers"),
+    (lambda x: gd.transpose(x, "a"), "an axis is a whole number"), (lambda x: gd.transpose(x, 5), "axis 5 is out of bounds"),
+    (lambda x: gd.round(x, None), "round: decimals must"),
+    (lambda x: x.round(1.5), "round: decimals must be a whole number, not 1.5"), (lambda x: gd.pad(x[0], -1), "must not be negative"),
+    (lambda x: gd.pad(x[0], (1, 2, 3)), "pad_width is an int"), (lambda x: gd.pad(x, 1, constant_values="a"), "constant_values must be numbers"),
+    (lambda x: gd.pad(x, 1, constant_values=((1, 2), (3, 4))), "constant_values is a number"), (lambda x: gd.diag(x, 1.5), "number of a diagonal"),
+    (lambda x: gd.diagonal(x[None], 1.5), "number of a diagonal"), (lambda x: gd.triu(x, None), "number of a diagonal"),
+    (lambda x: gd.repeat(x, "a"), "whole numbers"),
+])
+def test_arguments_of_wrong_kinds_are_located(call, message):
+    with pytest.raises(GraphdiffError, match=rf"(?s){message}.*test_odd_input.py"):
+        call(gd.input("x", (3,)))
+
+
+def test_rounding_to_more_digits_than_a_number_has_keeps_it():
+    for decimals, want in ((400, V3), (309, V3), (-309, V3 * 0), (-400, V3 * 0)):
+        np.testing.assert_array_equal(gd.evaluate(gd.round(gd.constant(V3), decimals), {}), want)
+    assert gd.evaluate(gd.round(gd.constant(I3), -400), {}).tolist() == [0, 0, 0]

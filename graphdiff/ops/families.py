@@ -107,6 +107,20 @@ def operands(a: Any, b: Any, what: str, names: tuple[str, str] = ("the left oper
         raise located(error, what, (a, b)) from None
 
 
+def reals(a: Any, b: Any, what: str) -> tuple[Node, Node]:
+    """`operands` of a function of floats: beside integers a whole number is a float64, whatever their dtype can hold."""
+    try:
+        return pair(a, b)
+    except OutOfRange:
+        x, number = (a, b) if isinstance(a, Node) else (b, a)
+        if not isinstance(x, Node) or x.dtype.kind == "f" or number.bit_length() > 1023:
+            return operands(a, b, what)
+    except GraphdiffError:
+        return operands(a, b, what)
+    x, y = cast(x, FLOAT64), scalar(float(number), FLOAT64)
+    return (x, y) if isinstance(a, Node) else (y, x)
+
+
 def compared(a: Any, b: Any, what: str) -> tuple[Node, Node]:
     """`operands` of a comparison: a whole number beyond the other's dtype is larger or smaller than all of it, as in NumPy."""
     try:
@@ -244,7 +258,7 @@ def binary(name: str, formula: str, reference: Callable[..., Any], partials: tup
         def function(x: Any = MISSING, y: Any = MISSING, *more: Any, **options: Any) -> Node:
             if more or options:
                 raise misfit(name, 2, 2 + len(more), options)
-            x, y = operands(x, y, name)
+            x, y = reals(x, y, name)
             if x.dtype.kind != "f":
                 x, y = cast(x, FLOAT64), cast(y, FLOAT64)
             return make(op, (x, y))

@@ -489,10 +489,12 @@ def take(x: Any, indices: Any, axis: int | None = None, *, mode: str = "raise") 
     """x at integer positions of an axis (of the flattened operand by default). Positions outside are OutOfBounds (mode "raise"), counted
     on from the other end ("wrap") or those of the ends ("clip", where negative ones are the first)."""
     x = as_node(x)
-    if axis is None:
-        x, axis = reshape_to(x, (nelements(x.shape),)), 0
+    if axis is None or (x.ndim == 0 and isinstance(axis, (int, np.integer))):      # a scalar counts as a vector of one element
+        x, axis = reshape_to(x, (nelements(x.shape),)), 0 if axis is None else normalize_axis(axis, 1)
     axis = normalize_axis(axis, x.ndim)
-    i = _index_node(np.asarray(indices) if isinstance(indices, (list, tuple)) else indices)
+    if isinstance(indices, (list, tuple)):
+        indices = np.asarray(indices) if len(indices) else np.zeros(0, np.int64)
+    i = _index_node(indices)
     if mode != "raise":
         from .binary import maximum, minimum, remainder
         n = as_node(x.shape[axis])

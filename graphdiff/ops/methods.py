@@ -81,16 +81,27 @@ _attach("__invert__", lambda self: u.invert(self))
 _attach("__round__", lambda self, n=None: _round(self, 0 if n is None else n))
 
 
-def _round(self: Any, decimals: int = 0) -> Node:
+def _round(self: Any, decimals: Any = 0) -> Node:
     """The nearest number with so many decimals, ties to even; integers to tens, hundreds, ... with negative decimals."""
     from ..graph.build import as_node
     x = as_node(self)
+    if isinstance(decimals, Node) or not hasattr(decimals, "__index__"):
+        raise NodeTypeError(f"decimals must be a whole number, not {decimals!r}")
+    decimals = decimals.__index__()
     if x.dtype.kind != "f":
         return x if decimals >= 0 or x.dtype.kind == "b" else _round_whole(x, 10 ** -decimals)
     if decimals == 0:
         return u.rint_(x)
+    if decimals > 308:          # 10^decimals is no float64; NumPy gives NaN
+        return x
+    if decimals < -308:
+        return x * 0.0
     scale = 10.0 ** decimals
     return u.rint_(x * scale) / scale
+
+
+_round.__name__ = "round"
+_round = public(_round)
 
 
 def _round_whole(x: Node, unit: int) -> Node:

@@ -105,9 +105,9 @@ def transpose(x: Any, axes: Any = None) -> Node:
     x = as_node(x)
     if axes is None:
         return permute(x, range(x.ndim - 1, -1, -1))
-    order = normalize_axes(tuple(axes), x.ndim)
+    order = normalize_axes(list(axes) if isinstance(axes, (range, np.ndarray)) else axes, x.ndim)
     if len(order) != x.ndim:
-        raise ShapeError(f"axes {tuple(axes)} do not name each of the {x.ndim} axes once")
+        raise ShapeError(f"axes {axes} do not name each of the {x.ndim} axes once")
     return permute(x, order)
 
 
@@ -468,6 +468,14 @@ def column_stack(xs: Any) -> Node:
 MAX_PARTS = 10**6            # every part is a node of its own
 
 
+def _positions(at: Any) -> list[Any]:
+    """Where to split: whole numbers and sizes."""
+    places = list(at) if isinstance(at, (list, tuple, range, np.ndarray)) and np.ndim(at) == 1 else None
+    if places is None or not all(isinstance(i, Dim) or (hasattr(i, "__index__") and not isinstance(i, Node)) for i in places):
+        raise NodeTypeError(f"a number of sections or a list of positions, whole numbers, is needed, not {at!r}")
+    return places
+
+
 @public
 def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Node]:
     """Parts along an axis: at the given positions, or so many nearly equal ones."""
@@ -481,9 +489,9 @@ def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Node]:
         sizes = [(n + k - 1 - i) // k for i in range(k)]
         edges = list(itertools.accumulate(sizes, initial=0))
     elif isinstance(n, int):
-        edges = [0, *[builtins.slice(None, int(i)).indices(n)[1] for i in indices_or_sections], n]
+        edges = [0, *[i if isinstance(i, Dim) else builtins.slice(None, int(i)).indices(n)[1] for i in _positions(indices_or_sections)], n]
     else:
-        bounds = [0, *[i if isinstance(i, Dim) else int(i) for i in indices_or_sections], None]
+        bounds = [0, *[i if isinstance(i, Dim) else int(i) for i in _positions(indices_or_sections)], None]
         return [cut(x, axis, *slice_forward(a, b, n)) for a, b in itertools.pairwise(bounds)]
     return [cut(x, axis, a, b - a if isinstance(b - a, Dim) else max(0, b - a)) for a, b in itertools.pairwise(edges)]
 
@@ -582,9 +590,11 @@ def tile(x: Any, reps: Any) -> Node:
 def repeat(x: Any, repeats: Any, axis: int | None = None) -> Node:
     """Every element `repeats` times in a row along an axis; None flattens first. An array gives each its own number."""
     x = as_node(x)
-    if axis is None:
-        x, axis = reshape(x, -1), 0
+    if axis is None or (x.ndim == 0 and isinstance(axis, (int, np.integer))):      # a scalar counts as a vector of one element
+        x, axis = reshape(x, -1), 0 if axis is None else normalize_axis(axis, 1)
     axis = normalize_axis(axis, x.ndim)
+    if not isinstance(repeats, (Node, Dim)) and np.size(repeats) == 1:
+        repeats = np.asarray(repeats).reshape(())[()]
     if np.ndim(repeats) == 0:
         r = _times(repeats)
         lifted = reshape_to(x, (*x.shape[:axis + 1], 1, *x.shape[axis + 1:]))
@@ -598,6 +608,16 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Node:
     return take(x, np.repeat(np.arange(len(counts)), counts), axis=axis)
 
 
+def _pairs(value: Any, ndim: int, what: str, one: str) -> list[Any]:
+    """(before, after) for every axis."""
+    if not isinstance(value, Node):
+        try:
+            return np.broadcast_to(np.asarray(value), (ndim, 2)).tolist()
+        except (ValueError, TypeError):
+            pass
+    raise ShapeError(f"{what} is {one}, (before, after), or one such pair for each of {ndim} axes, not {value!r}")
+
+
 @public
 def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Node:
     """x with elements added before and after along every axis, as numpy.pad.
@@ -605,21 +625,21 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
     pad_width: an int, (before, after), or one pair an axis. mode: constant, edge, reflect, symmetric or wrap.
     """
     x = as_node(x)
-    try:
-        width = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2)).tolist() if x.ndim else []
-    except (ValueError, TypeError):
-        raise ShapeError(f"pad_width is an int, (before, after), or one such pair for each of {x.ndim} axes, not {pad_width!r}") from None
-    if any(not isinstance(n, int) for pair in width for n in pair):
+    width = _pairs(pad_width, x.ndim, "pad_width", "an int")
+    numbers = np.asarray(pad_width).reshape(-1).tolist()
+    if any(type(n) is not int for n in numbers):
         raise NodeTypeError(f"pad widths must be whole numbers, not {pad_width!r}")
-    if any(n < 0 for pair in width for n in pair):
+    if any(n < 0 for n in numbers):
         raise ShapeError("pad widths must not be negative")
     if mode == "constant":
         shape = tuple(n + a + b for n, (a, b) in zip(x.shape, width, strict=True))
+        if np.asarray(constant_values).dtype.kind not in "biuf":
+            raise NodeTypeError(f"constant_values must be numbers, not {constant_values!r}")
         if np.ndim(constant_values) == 0:
             fill = float(constant_values) if x.dtype.kind == "f" else int(constant_values)
             weak(fill, x.dtype)         # raises where the dtype cannot hold it
             return place(x, shape, [a for a, _ in width], [1] * x.ndim, fill)
-        values = np.broadcast_to(np.asarray(constant_values), (x.ndim, 2))
+        values = _pairs(constant_values, x.ndim, "constant_values", "a number")
         for axis, (a, b) in enumerate(width):
             parts = [full((*x.shape[:axis], n, *x.shape[axis + 1:]), v, x.dtype) for n, v in zip((a, b), values[axis], strict=True)]
             x = concatenate([parts[0], x, parts[1]], axis)
@@ -696,7 +716,7 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Node:
     a, b = normalize_axis(axis1, x.ndim), normalize_axis(axis2, x.ndim)
     if a == b:
         raise ShapeError(f"axis1 and axis2 are both {a}")
-    return make(DIAGONAL, (x,), (a, b, int(offset)))
+    return make(DIAGONAL, (x,), (a, b, _whole_diagonal(offset)))
 
 
 @public
@@ -707,6 +727,7 @@ def diag(x: Any, k: int = 0) -> Node:
         return diagonal(x, k)
     if x.ndim != 1:
         raise ShapeError("needs one or two axes")
+    k = _whole_diagonal(k)
     n = x.shape[0] + builtins.abs(k)
     return make(UNDIAGONAL, (x,), ((n, n), 0, 1, int(k)))
 
@@ -720,9 +741,13 @@ def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Node:
 
 def _offset(k: Any, n: int, m: int) -> int:
     """The number k of a diagonal of an n by m matrix; one far outside is as good as the nearest one outside."""
-    if isinstance(k, (bool, np.bool_)) or not hasattr(k, "__index__") or isinstance(k, Node):
+    return builtins.max(-n - 1, builtins.min(m + 1, _whole_diagonal(k)))
+
+
+def _whole_diagonal(k: Any) -> int:
+    if isinstance(k, (np.bool_, Node)) or not hasattr(k, "__index__"):
         raise NodeTypeError(f"the number of a diagonal is a whole number, not {k!r}")
-    return builtins.max(-n - 1, builtins.min(m + 1, k.__index__()))
+    return int(k.__index__())
 
 
 def _triangle(x: Node, k: int, lower: bool) -> Node:
@@ -730,7 +755,7 @@ def _triangle(x: Node, k: int, lower: bool) -> Node:
     if x.ndim == 0:
         raise ShapeError("an array of at least one axis is needed")
     n, m = x.shape[-1 if x.ndim == 1 else -2], x.shape[-1]      # of a vector, every row is the vector
-    zero = scalar(0, x.dtype)
+    zero, k = scalar(0, x.dtype), _whole_diagonal(k)
     if not (isinstance(n, int) and isinstance(m, int)):
         below = greater_equal(_count(n, (n, 1)) + (k if lower else k - 1), _count(m, (1, m)))
     else:
