@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -89,6 +90,11 @@ def _kept(batch: Any) -> Any:
     return tuple(np.array(v) for v in batch) if isinstance(batch, (tuple, list)) else np.array(batch)
 
 
+def _nbytes(batch: Any) -> int:
+    arrays = batch.values() if isinstance(batch, dict) else batch if isinstance(batch, tuple) else (batch,)
+    return sum(a.nbytes for a in arrays)
+
+
 def _variables(step: Function) -> list[Any]:
     """The storages of all variables a step reads or writes."""
     from .graph.walk import toposort
@@ -99,10 +105,11 @@ def _variables(step: Function) -> list[Any]:
 class _Weights:
     """The variables a step writes, and a way back: a copy now and then, and the batches since.
 
-    Steps give the same bits when they are repeated, so a copy every so many steps is enough.
+    Steps give the same bits when they are repeated, so a copy every so many steps is enough, or after so many bytes of batches.
     """
 
     every = 32
+    nbytes = 64 << 20
 
     def __init__(self, step: Any) -> None:
         self.step = step
@@ -110,6 +117,7 @@ class _Weights:
         self.read = _variables(step) if isinstance(step, Function) else []
         self.copied = self.copy()
         self.batches: list[Any] = []
+        self.kept = 0                   # bytes of the batches
         self.seen = [s.assigned for s in self.read]
         self.sound = self.finite()      # a variable may hold infinities on purpose
 
@@ -125,13 +133,16 @@ class _Weights:
 
     def note(self, batch: Any) -> None:
         """Before every step."""
-        if (len(self.batches) >= self.every and self.finite()) or self.seen != [s.assigned for s in self.read]:
+        full = len(self.batches) >= self.every or self.kept >= self.nbytes
+        if (full and self.finite()) or self.seen != [s.assigned for s in self.read]:
             self.afresh()
         self.batches.append(_kept(batch))
+        self.kept += _nbytes(self.batches[-1])
 
     def afresh(self) -> None:
         """From now on repeat from here: others may have changed a variable, as a loader that sets the learning rate does."""
-        self.copied, self.batches, self.seen = self.copy(), [], [s.assigned for s in self.read]
+        self.batches = []      # first: a batch may be as large as all weights
+        self.kept, self.copied, self.seen = 0, self.copy(), [s.assigned for s in self.read]
 
     def back(self) -> tuple[int, Any]:
         """Back to before the first step since the copy that made a loss or a weight not finite: (how many steps, its batch)."""
@@ -145,14 +156,37 @@ class _Weights:
         raise GraphdiffError("fit: a step gave another loss when it was repeated")
 
 
-def _bar(epochs: int, progress: bool) -> Any:
-    if not progress:
-        return None
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        return None
-    return tqdm(total=epochs, unit="epoch", leave=True)
+class _Bar:
+    """A bar of steps when the number of batches is known, else of epochs; without tqdm, nothing."""
+
+    def __init__(self, batches: Any, epochs: int, progress: bool) -> None:
+        self.bar: Any = None
+        self.steps = hasattr(batches, "__len__")
+        if progress:
+            try:
+                from tqdm import tqdm
+            except ImportError:
+                return
+            self.bar = tqdm(total=epochs * len(batches) if self.steps else epochs, unit="step" if self.steps else "epoch", leave=True)
+
+    def begin(self, batches: Any, left: int) -> None:
+        """An epoch begins, one of `left`: it may have more batches than the one before."""
+        if self.bar is not None and self.steps:
+            self.bar.total = self.bar.n + left * len(batches)
+
+    def step(self) -> None:
+        if self.bar is not None and self.steps:
+            self.bar.update()
+
+    def epoch(self, columns: Mapping[str, list[float]]) -> None:
+        if self.bar is not None:
+            self.bar.set_postfix({k: f"{v[-1]:.4g}" for k, v in columns.items()}, refresh=False)      # a line an epoch would cost more than the epoch
+            if not self.steps:
+                self.bar.update()
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.close()
 
 
 def fit(step: Callable[..., Any], batches: Iterable[Any], *, epochs: int, validate: Callable[[], Any] | None = None,
@@ -161,12 +195,16 @@ def fit(step: Callable[..., Any], batches: Iterable[Any], *, epochs: int, valida
 
     step: a gd.function with updates=, whose first result (or "loss") is the loss of the step. batches: gd.data.batches, or
     anything that can be gone over again. validate: called after every epoch, without arguments; gives a number (smaller is
-    better) or a dict of numbers, the first of which counts. patience: stop after so many epochs without a better one; the
-    weights of the best epoch are put back, whether or not the patience ran out. progress: a bar, when tqdm is installed.
+    better; NaN is not, and gives a warning) or a dict of numbers, the first of which counts. patience: stop after so many epochs
+    without a better one; at the end, whether or not the patience ran out, the weights of the best epoch are put back.
+    progress: a bar, when tqdm is installed (graphdiff[progress]).
+
+    To find the step that spoiled the weights, up to 32 batches or 64 MB of them are kept at a time.
 
     A NaN or infinite loss raises NotFinite: the weights are then those before the step, and the message names the first node
-    that is not finite. Ctrl-C ends the run with the history so far, which may lack the last step, and the weights as they are (a step
-    is all or nothing). Any other error, of the loader, the step or `validate`, passes on, and has the history so far as its attribute `history`.
+    that is not finite. Ctrl-C ends the run with the history so far, which may lack the last step, and the weights as they are,
+    not those of the best epoch (a step is all or nothing). Any other error, of the loader, the step or `validate`, passes on,
+    and has the history so far as its attribute `history`.
     """
     if isinstance(epochs, bool) or not isinstance(epochs, (int, np.integer)) or epochs < 0:
         raise ShapeError(f"fit: epochs is a whole number, at least 0, not {epochs!r}")
@@ -189,16 +227,18 @@ def fit(step: Callable[..., Any], batches: Iterable[Any], *, epochs: int, valida
     columns: dict[str, list[float]] = {"loss": []}
     weights = _Weights(step)
     best, best_weights, waited = math.inf, weights.copied, 0
-    bar = _bar(epochs, progress)
+    bar = _Bar(batches, epochs, progress)
     try:
         for epoch in range(epochs):
             first = len(losses)
+            bar.begin(batches, epochs - epoch)
             for batch in batches:
                 weights.note(batch)
                 loss = _number(_call(step, batch))
                 if not math.isfinite(loss):
                     raise NotFinite(_explanation(step, weights, f"the loss is {loss}", epoch, len(losses)))
                 losses.append(loss)
+                bar.step()
             if len(losses) == first:
                 raise ShapeError("fit: there are no batches")
             if weights.sound and not weights.finite():      # the last loss was that of the weights before
@@ -213,13 +253,13 @@ def fit(step: Callable[..., Any], batches: Iterable[Any], *, epochs: int, valida
                     if name != "loss":      # one number an epoch in every column, NaN where there was none
                         columns.setdefault(name, [math.nan] * epoch).append(named.get(name, math.nan))
                 score = next(iter(named.values()))
+                if math.isnan(score):
+                    warnings.warn(f"fit: validate gives nan after epoch {epoch}, which counts as no better", RuntimeWarning, stacklevel=2)
                 if score < best:
                     best, best_weights, waited, history.best_epoch = score, weights.copy(), 0, epoch
                 else:
                     waited += 1
-            if bar is not None:
-                bar.set_postfix({k: f"{v[-1]:.4g}" for k, v in columns.items()}, refresh=False)      # a line an epoch would cost more than the epoch
-                bar.update()
+            bar.epoch(columns)
             if patience is not None and waited >= patience:
                 history.stopped = "patience"
                 break
@@ -232,8 +272,7 @@ def fit(step: Callable[..., Any], batches: Iterable[Any], *, epochs: int, valida
         _attach(history, error)
         raise
     finally:
-        if bar is not None:
-            bar.close()
+        bar.close()
         history.loss = np.array(losses)
         history.epochs = {k: np.array(v) for k, v in columns.items()}
     return history

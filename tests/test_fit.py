@@ -72,7 +72,7 @@ def test_fit_learns_and_records(capfd):
     assert history.loss.shape == (120,) and history["loss"].shape == history["error"].shape == (30,)
     assert history.stopped == "finished" and history["error"][-1] < 1e-3
     assert "120 steps" in repr(history)
-    assert "30/30" in capfd.readouterr().err
+    assert "120/120" in capfd.readouterr().err
 
 
 def test_dict_batches_and_dict_outputs():
@@ -248,7 +248,8 @@ def test_validation_may_be_called_loss_and_change_its_names():
 
 def test_a_validation_that_is_never_a_number_does_not_undo_the_training():
     step, w, arrays = regression()
-    history = gd.fit(step, gd.data.batches(arrays, 10), epochs=9, validate=lambda: float("nan"), patience=3, progress=False)
+    with pytest.warns(RuntimeWarning, match="validate gives nan after epoch"):
+        history = gd.fit(step, gd.data.batches(arrays, 10), epochs=9, validate=lambda: float("nan"), patience=3, progress=False)
     assert history.stopped == "patience" and history.best_epoch == -1 and abs(float(w.value) - 3) < 1.0
 
 
@@ -362,3 +363,37 @@ def test_a_wrong_label_names_the_loss():
     f = gd.function([x, t], gd.losses.cross_entropy(x, t))
     with pytest.raises(gd.errors.OutOfBounds, match=r"cross_entropy: .*index 3 .*size 3"):
         f(np.zeros((2, 3)), np.array([0, 3]))
+
+
+def test_large_batches_are_not_kept_in_numbers(monkeypatch):
+    from graphdiff.training import _Weights
+    w = gd.variable(np.ones((10, 1)))
+    x = gd.input("x", ("n", 10))
+    loss = gd.mean(gd.square(x @ w))
+    step = gd.function([x], loss, updates={w: w - 0.001 * gd.grad(loss, w)})
+    monkeypatch.setattr(_Weights, "nbytes", 10_000)
+    most = []
+    note = _Weights.note
+
+    def counted(self, batch):
+        note(self, batch)
+        most.append(len(self.batches))
+    monkeypatch.setattr(_Weights, "note", counted)
+    gd.fit(step, [(np.ones((100, 10)),)] * 6, epochs=2, progress=False)      # 8,000 bytes each
+    assert max(most) == 2 and len(most) == 12
+    gd.fit(step, [(np.ones((1, 10)),)] * 100, epochs=1, progress=False)
+    assert max(most) == 32
+
+
+def test_the_bar_counts_steps_where_their_number_is_known(capsys):
+    pytest.importorskip("tqdm")
+    w = gd.variable(np.ones(1), "w")
+    step = gd.function([], gd.sum(w * w), updates={w: w * 0.5})
+
+    class Unknown:
+        def __iter__(self):
+            return iter([(), ()])
+    gd.fit(step, [(), (), ()], epochs=4)
+    assert "12/12" in (text := capsys.readouterr().err) and "step" in text
+    gd.fit(step, Unknown(), epochs=4)
+    assert "4/4" in (text := capsys.readouterr().err) and "epoch" in text

@@ -531,3 +531,19 @@ def test_pickles_of_many_nodes_grow_linearly_and_do_not_recurse():
         f = gd.function([copied[0 if order is nodes else -1]], [copied[3], copied[2900]])
         assert [v.tobytes() for v in f(1.0)] == [v.tobytes() for v in gd.function([x], [order[3], order[2900]])(1.0)]
     assert len(copy.deepcopy(nodes)) == len(nodes)
+
+
+def test_sizes_that_were_there_are_found_by_their_shapes():
+    x, y = gd.input("x", ("n", 3)), gd.input("y", ("n",))
+    f = gd.function([x, y], gd.sum(x, axis=1) * y)
+    for n in (2, 5, 2, 0, 5):
+        np.testing.assert_array_equal(f(np.ones((n, 3)), np.full(n, 2.0)), np.full(n, 6.0))
+    assert len(f._cache) == 3
+    np.testing.assert_array_equal(f([[1.0] * 3] * 2, [1, 2]), [3.0, 6.0])      # lists, and integers for floats
+    np.testing.assert_array_equal(f(np.ones((2, 3), "float32"), np.ones(2, int)), [3.0, 3.0])
+    assert len(f._cache) == 3
+    for bad in ((np.ones((2, 3)), np.ones(5)), (np.ones((2, 4)), np.ones(2)), (np.ones(2), np.ones(2))):
+        with pytest.raises(ShapeError):
+            f(*bad)
+    with pytest.raises(DTypeError):
+        f(np.ones((2, 3), complex), np.ones(2))

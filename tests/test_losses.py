@@ -211,3 +211,32 @@ def test_a_class_that_logits_and_target_rule_out_costs_nothing():
     np.testing.assert_allclose(y, [np.log(2), np.inf], rtol=1e-15)
     np.testing.assert_allclose(g[0], [0, 0, 0], atol=1e-15)
     assert float(gd.evaluate(L.lp(gd.constant([1.0]), [0.0], np.int64(3)), {})) == 1.0
+
+
+def test_losses_keep_the_dtype_of_their_operands():
+    for dtype in ("float32", "float16"):
+        z = gd.input("z", (4,), dtype)
+        assert gd.losses.binary_cross_entropy_with_logits(z, z).dtype.name == dtype
+        assert gd.losses.lp(z, z, 3).dtype.name == dtype
+
+
+@pytest.mark.parametrize("order", [1, 1.5, 2, 3, 7, np.inf])
+def test_distances_neither_overflow_nor_vanish(order):
+    d = np.array([3.0, -4.0, 0.5])
+    want = np.linalg.norm(d, order)
+    x = gd.input("x", (3,))
+    y = gd.losses.lp(x, np.zeros(3), order)
+    f = gd.function([x], [y, gd.grad(y, x)])
+    slope = f(d)[1]
+    for scale in (1e-200, 1.0, 1e200):
+        value, g = f(d * scale)
+        np.testing.assert_allclose(value, want * scale, rtol=1e-14)
+        np.testing.assert_allclose(g, slope, rtol=1e-13)
+    assert f([np.inf, 1.0, 2.0])[0] == np.inf and np.isnan(f([np.nan, 1.0, 2.0])[0])
+    assert f(np.zeros(3))[0] == 0 and not f(np.zeros(3))[1].any()
+
+
+def test_labels_0_and_1_are_no_target_of_hinge():
+    with pytest.raises(ShapeError, match="-1 or 1 everywhere"):
+        gd.losses.hinge(np.ones(3), np.array([0, 1, 1]))
+    assert gd.evaluate(gd.losses.hinge(np.ones(3), np.array([-1, 1, 1])), {}) == pytest.approx(2 / 3)

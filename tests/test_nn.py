@@ -659,3 +659,53 @@ def test_the_functions_of_graph_layer_and_embedding():
     np.testing.assert_array_equal(gd.evaluate(nn.functional.embedding(np.array([[1, 9]]), table.w), {}), table.w.value[[[1, 9]]])
     with pytest.raises(gd.errors.OutOfBounds):
         gd.evaluate(nn.functional.embedding(np.array([-1]), table.w), {})
+
+
+def test_layers_of_ones_own_say_what_they_lack():
+    class Bare(gd.nn.Layer):
+        def __init__(self):
+            self.w = 1
+
+        def forward(self, x, training):
+            return x
+
+    class Deaf(gd.nn.Layer):
+        def forward(self, x):
+            return x
+
+    class Open(gd.nn.Layer):
+        def forward(self, x, flag, **options):
+            assert flag is True and options == {"training": False}
+            return x
+
+    with pytest.raises(NodeTypeError, match=r"Bare.__init__ does not call super\(\).__init__\(\)"):
+        Bare()(np.ones(3))
+    with pytest.raises(NodeTypeError, match=r"Deaf.forward has no parameter `training`"):
+        Deaf()(np.ones(3))
+    with pytest.raises(NodeTypeError, match="training is given by name"):
+        gd.nn.Dense(3, 4)(np.ones((2, 3)), True)
+    assert Open()(np.ones(3), True).shape == (3,)
+
+
+def test_layers_with_activations_are_pickled():
+    import pickle
+    x = np.ones((1, 2), "float32")
+    net = gd.nn.Sequential(gd.nn.Dense(2, 8, "tanh", key=1), gd.nn.Dense(8, 1, "sigmoid", key=2))
+    again = pickle.loads(pickle.dumps(net))
+    assert gd.evaluate(net(x), {}).tobytes() == gd.evaluate(again(x), {}).tobytes()
+    assert pickle.loads(pickle.dumps(gd.tanh)) is gd.tanh
+
+
+def test_masks_that_are_added_are_not_those_that_allow():
+    q = np.ones((3, 4))
+    with pytest.raises(DTypeError, match=r"hint +mask == 0"):
+        gd.attention(q, q, q, np.zeros((3, 3)))
+    with pytest.raises(DTypeError, match=r"hint +mask != 0"):
+        gd.attention(q, q, q, np.ones((3, 3), int))
+
+
+def test_a_dtype_that_is_not_supported_is_no_damage(tmp_path):
+    header = json.dumps({"w": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}}).encode()
+    (tmp_path / "a.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    with pytest.raises(FormatError, match="w is BF16, which is not supported"):
+        gd.nn.load(tmp_path / "a.safetensors")

@@ -351,3 +351,25 @@ def test_numbers_may_be_numpys_and_eps_is_checked():
     layer = gd.nn.Dense(1, 1)
     with pytest.raises(NodeTypeError, match=r"such as layer\.parameters"):
         optim.Adam().updates(gd.sum(layer.w), layer)
+
+
+def test_given_gradients_belong_to_their_parameters():
+    w = gd.variable(np.ones(3), "weight")
+    with pytest.raises(GradientError, match="weight has no gradient"):
+        gd.optim.Adam().updates(None, [w], gradients=[None])
+    with pytest.raises(ShapeError, match=r"gradient of weight is float64\[4\], \[3\] is needed"):
+        gd.optim.Adam().updates(None, [w], gradients=[np.ones(4)])
+
+
+@pytest.mark.parametrize("rate", [None, -1.0, "fast", np.ones(2)])
+def test_a_schedule_gives_a_rate(rate):
+    w = gd.variable(np.ones(3), "weight")
+    with pytest.raises(ShapeError, match="what the schedule gives"):
+        gd.optim.Adam(lambda step: rate).updates(gd.sum(w * w), [w])
+
+
+def test_a_growing_batch_stops_at_its_maximum_however_late():
+    at = gd.optim.schedules.growing_batch(32, 2.0, 1, 512)
+    assert [at(k) for k in (0, 1, 4, 5, 1024, 10**6)] == [32, 64, 512, 512, 512, 512]
+    with pytest.raises(ShapeError, match="power"):
+        gd.optim.schedules.polynomial(0.1, 10, power=0)

@@ -7,19 +7,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ..dims import unify
 from ..dtypes import FLOAT64, is_number
 from ..errors import DTypeError, NodeTypeError, ShapeError
 from ..graph.build import as_node, composed
 from ..graph.node import Node
 from ..ops import reduction as reduce
-from ..ops.binary import equal, greater, less, logical_and, multiply, not_equal, power, subtract, where, xlogy, zmul
+from ..ops.binary import divide, equal, greater, less, logical_and, multiply, not_equal, power, subtract, where, xlogy, zmul
 from ..ops.families import cast, floating, pair
+from ..ops.gradient import stop_gradient
 from ..ops.indexing import from_zero, take_along_axis
 from ..ops.movement import expand_dims, squeeze
 from ..ops.scan import log_softmax
 from ..ops.unary import abs as absolute
-from ..ops.unary import relu, softplus, square
+from ..ops.unary import isfinite, relu, softplus, square
 from ..specs import format_shape, normalize_axis
 
 __all__ = ["binary_cross_entropy_with_logits", "cross_entropy", "hinge", "kl", "l1", "l2", "lp", "mae", "mse", "nll", "total_variation",
@@ -73,11 +76,15 @@ def lp(p: Any, q: Any, order: Any = 2.0, *, axis: int = -1, reduction: str = "me
         return _reduce(reduce.max(d, axis=axis), reduction)
     if order == 1:
         return _reduce(reduce.sum(d, axis=axis), reduction)
+    # In units of the largest difference, where powers neither overflow nor vanish; the distance does not depend on the unit.
+    top = stop_gradient(reduce.max(d, axis=axis, keepdims=True))
+    unit = where(logical_and(greater(top, 0.0), isfinite(top)), top, 1.0)
+    d, unit = divide(d, unit), squeeze(unit, axis)
     if order == 2:
-        return _reduce(reduce.norm(d, axis=axis), reduction)
+        return _reduce(unit * reduce.norm(d, axis=axis), reduction)
     total = reduce.sum(power(d, float(order)), axis=axis)
     zero = equal(total, 0.0)
-    return _reduce(where(zero, 0.0, power(where(zero, 1.0, total), 1.0 / order)), reduction)
+    return _reduce(unit * where(zero, 0.0, power(where(zero, 1.0, total), 1.0 / order)), reduction)
 
 
 @composed
@@ -165,7 +172,7 @@ def binary_cross_entropy_with_logits(logits: Any, target: Any, *, reduction: str
     # With a = |z|: softplus(-a) + a (1 - target, or target for z < 0), a product with a strong zero. The sign is no function
     # of z here, so the derivative at 0 is that of either side; and nothing cancels where z and the target agree.
     negative = less(z, 0.0)
-    a = multiply(where(negative, -1.0, 1.0), z)
+    a = where(negative, -z, z)
     return _reduce(softplus(-a) + zmul(where(negative, t, 1.0 - t), a), reduction)
 
 
@@ -181,6 +188,9 @@ def hinge(scores: Any, target: Any, *, margin: Any = 1.0, axis: int = -1, reduct
         raise ShapeError(f"margin is a number or a node, not {margin!r}")
     if t.ndim == s.ndim:
         s, t = _same(s, cast(t, s.dtype), ("the scores", "the target"))
+        given = as_node(target)
+        if given.op.name == "constant" and not (np.abs(given._attrs[0]) == 1).all():
+            raise ShapeError("the target of hinge is -1 or 1 everywhere; labels 0 and 1 are 2 t - 1")
         return _reduce(relu(margin - t * s), reduction)
     if t.dtype.kind not in "iu":
         raise DTypeError(f"labels are {t.dtype}, integers are needed")

@@ -1,6 +1,7 @@
 """What all layers share: a name, parameters and state found in the attributes, a scope around every application."""
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ from ..graph.state import variable
 from ..scope import scope
 
 _count = itertools.count(1)
+VAR_KEYWORDS = 8      # of a code object's flags: inspect.CO_VARKEYWORDS, whose module is slow to import
 
 
 class _Calls(threading.local):
@@ -24,6 +26,14 @@ class _Calls(threading.local):
 
 
 _calls = _Calls()
+
+
+@functools.cache
+def _takes_training(forward: Any) -> bool:
+    code = getattr(forward, "__code__", None)      # without one, nobody knows
+    if code is None or code.co_flags & VAR_KEYWORDS:
+        return True
+    return "training" in code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
 
 
 class Layer:
@@ -80,8 +90,12 @@ class Layer:
 
     def __call__(self, x: Any, *args: Any, training: bool = False, **options: Any) -> Any:
         """The layer applied to x. training: dropout drops, batch norm uses and gathers this batch's statistics."""
+        if "name" not in vars(self):
+            raise NodeTypeError(f"{type(self).__name__}.__init__ does not call super().__init__() first")
         if not isinstance(training, bool):
             raise NodeTypeError(f"{self.name}: training is True or False, not {training!r}")
+        if not _takes_training(type(self).forward):
+            raise NodeTypeError(f"{type(self).__name__}.forward has no parameter `training`: def forward(self, x, training)")
         if _calls.depth == 0:
             _calls.number, _calls.drops = object(), 0
         if training:
@@ -93,6 +107,10 @@ class Layer:
                 return self.forward(x if isinstance(x, (tuple, list)) else as_node(x), *args, training=training, **options)
         except GraphdiffError as error:
             raise located(error, self.name, (x,)) from None
+        except TypeError as error:
+            if "multiple values for argument 'training'" not in str(error):
+                raise
+            raise NodeTypeError(f"{self.name}: training is given by name: layer(x, training=True)") from None
         finally:
             _calls.depth -= 1
 

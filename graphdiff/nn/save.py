@@ -157,8 +157,11 @@ def _read_safetensors(path: str) -> dict[str, Any]:
     for name, entry in header.items():
         if name == "__metadata__":
             continue
-        if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"} or entry["dtype"] not in list(_DTYPES):
+        if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"} or not isinstance(entry["dtype"], str):
             raise wrong(f"the entry of {show_name(name)} is not understood")
+        if entry["dtype"] not in _DTYPES:
+            raise FormatError(f"load: {show_name(path)}: {show_name(name)} is {show_name(entry['dtype'])}, which is not supported; "
+                              f"{', '.join(_DTYPES)} are")
         shape, offsets = entry["shape"], entry["data_offsets"]
         numbers = [*shape, *offsets] if isinstance(shape, list) and isinstance(offsets, list) else [None]
         if not all(type(n) is int and 0 <= n < 1 << 62 for n in numbers) or len(offsets) != 2 or len(shape) > 32 or \

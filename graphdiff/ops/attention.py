@@ -211,7 +211,8 @@ def _mask(mask: Any, m: Any, n: Any) -> Node | None:
         return None
     look = as_node(mask)
     if look.dtype is not BOOL:
-        raise DTypeError(f"the mask is {look.dtype}, bool is needed: True = may look\nhint: mask != 0")
+        hint = "mask == 0, if it is what is added to the scores: 0 or -inf" if look.dtype.kind == "f" else "mask != 0"
+        raise DTypeError(f"the mask is {look.dtype}, bool is needed: True = may look\nhint: {hint}")
     if look.ndim < 2:
         look = reshape_to(look, (1,) * (2 - look.ndim) + look.shape)
     for size, have, what in ((m, look.shape[-2], "queries"), (n, look.shape[-1], "keys")):

@@ -184,6 +184,7 @@ def _doc(op: OpDef) -> str:
 
 def _finish(function: Callable[..., Any], op: OpDef, doc: str | None) -> Callable[..., Any]:
     function.__name__ = function.__qualname__ = op.name
+    function.__module__ = "graphdiff"       # where it is public: pickles find it there
     function.__doc__ = doc or _doc(op)
     function.op = op          # type: ignore[attr-defined]
     function.__wrapped__ = _one if op.arity == 1 else _two          # type: ignore[attr-defined]   # what signatures and help show

@@ -11,11 +11,12 @@ import numpy as np
 
 from ..diff.reverse import grad
 from ..dtypes import FLOAT16, FLOAT32, FLOAT64, is_number
-from ..errors import FormatError, NodeTypeError, ShapeError, show_name
+from ..errors import FormatError, GradientError, NodeTypeError, ShapeError, show_name
 from ..graph.build import as_node
 from ..graph.node import Node
 from ..graph.state import variable
 from ..ops.families import cast
+from ..specs import format_shape
 from .clip import clipped, positive
 
 
@@ -53,6 +54,7 @@ class Optimizer:
             gradients = grad(loss, every)
         if len(gradients) != len(every):
             raise ShapeError(f"updates: {len(gradients)} gradients for {len(every)} parameters")
+        gradients = [_gradient(g, p) for g, p in zip(gradients, every, strict=True)]
         new: dict[Node, Node] = {}
         t = self.step + 1      # the number of this step, from 1
         place = 0
@@ -90,7 +92,7 @@ class Optimizer:
         return {}
 
     def _rate_node(self, rate: Any) -> Any:
-        return rate(self.step) if callable(rate) and not isinstance(rate, Node) else rate
+        return _rate(rate(self.step), "what the schedule gives") if callable(rate) and not isinstance(rate, Node) else rate
 
     def _state(self, w: Node) -> dict[str, Node]:
         state = self._slots.get(w)
@@ -171,15 +173,24 @@ def _wide(w: Node) -> Any:
     return FLOAT32 if w.dtype is FLOAT16 else w.dtype
 
 
-def _rate(rate: Any) -> Any:
+def _gradient(g: Any, p: Node) -> Node:
+    if g is None:
+        raise GradientError(f"updates: {p.label} has no gradient: None was given")
+    g = as_node(g)
+    if g.shape != p.shape:
+        raise ShapeError(f"updates: the gradient of {p.label} is {g.spec}, {format_shape(p.shape)} is needed")
+    return g
+
+
+def _rate(rate: Any, what: str = "learning_rate") -> Any:
     if isinstance(rate, Node):
         if rate.shape != ():
-            raise ShapeError(f"learning_rate: a scalar node is needed, not {rate.spec}")
+            raise ShapeError(f"{what}: a scalar node is needed, not {rate.spec}")
         return rate
     if callable(rate):
         return rate
     if not is_number(rate) or not 0 <= rate < float("inf"):
-        raise ShapeError(f"learning_rate is a number, at least 0, a node or a schedule, not {rate!r}")
+        raise ShapeError(f"{what} is a number, at least 0, a node or a schedule, not {rate!r}")
     return float(rate)
 
 

@@ -105,6 +105,8 @@ def inverse_time(rate: float, decay: float) -> Schedule:
 def polynomial(rate: float, steps: int, final: float = 0.0, power: float = 1.0) -> Schedule:
     """From rate to final along (1 - step / steps)^power; final from then on."""
     rate, final, steps, power = _rate(rate), _rate(final, "final"), _count(steps, "steps"), _rate(power, "power")
+    if power == 0:
+        raise ShapeError("power is a number above 0, not 0: the rate would never change")
 
     def at(step: Any) -> Any:
         t, m = _words(step)
@@ -145,4 +147,10 @@ def warmup(schedule: Schedule | float, steps: int) -> Schedule:
 def growing_batch(size: int, factor: float, every: int, maximum: int) -> Callable[[int], int]:
     """Batch size of an epoch: size factor^floor(epoch / every), at most maximum. Source: Smith et al. 2018."""
     size, every, maximum, factor = _count(size, "size"), _count(every, "every"), _count(maximum, "maximum"), _rate(factor, "factor")
-    return lambda epoch: min(maximum, max(1, int(size * factor ** (epoch // every))))
+
+    def at(epoch: int) -> int:
+        try:
+            return max(1, int(min(maximum, size * factor ** (epoch // every))))
+        except OverflowError:       # of the power
+            return maximum
+    return at
