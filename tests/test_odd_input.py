@@ -514,3 +514,45 @@ def test_rounding_to_more_digits_than_a_number_has_keeps_it():
     for decimals, want in ((400, V3), (309, V3), (-309, V3 * 0), (-400, V3 * 0)):
         np.testing.assert_array_equal(gd.evaluate(gd.round(gd.constant(V3), decimals), {}), want)
     assert gd.evaluate(gd.round(gd.constant(I3), -400), {}).tolist() == [0, 0, 0]
+
+
+# -- what takes nodes --------------------------------------------------------------------------------------------------------------
+
+NOT_NODES = [None, "a", 1.5, 3, (1, 2), np.ones(2), {"x": 1}, True]
+
+
+@pytest.mark.parametrize("value", NOT_NODES, ids=repr)
+@pytest.mark.parametrize("name", ["check_grads", "trace", "draw", "explain", "to_networkx", "clip_by_norm", "l2"])
+def test_what_takes_nodes_says_what_it_was_given(name, value):
+    x = gd.input("x", (3,))
+    y, at = gd.sum(x), {x: np.ones(3)}
+    call = {"check_grads": lambda: gd.check_grads(y, value, at), "trace": lambda: gd.trace(y, at=at, wrt=value), "draw": lambda: gd.draw(y, wrt=value),
+            "explain": lambda: gd.explain(y, value), "to_networkx": lambda: gd.to_networkx(value),
+            "clip_by_norm": lambda: gd.optim.clip_by_norm(value, 1.0),
+            "l2": lambda: gd.losses.l2(value)}[name]
+    if value is None and name in ("trace", "draw"):
+        call()                  # as if it were not there
+        return
+    kind = type(value[0] if isinstance(value, tuple) else value).__name__
+    with pytest.raises(gd.errors.NodeTypeError, match=rf"is a node or a list of nodes, not {kind}"):
+        call()
+
+
+def test_a_set_or_a_generator_of_nodes_is_a_list():
+    x, y = gd.inputs("x y")
+    assert len(gd.to_networkx(n for n in (x * y, x + y))) == 4
+    gd.check_grads(x * y, {x, y}, {x: 2.0, y: 3.0})
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda x: gd.check_grads(x, x, np.ones(3), order=2**70), "order must be a whole number from 1 to 10"),
+    (lambda x: gd.check_grads(x, x, np.ones(3), modes=3), "modes are 'forward' and 'reverse'"),
+    (lambda x: gd.nn.save(3, gd.nn.Dense(1, 1)), "save: a path is"),
+    (lambda x: gd.nn.load(None), "load: a path is needed first, not NoneType"), (lambda x: gd.nn.BatchNorm(2**70), "is too large"),
+    (lambda x: gd.nn.LayerNorm(2**45), "takes 140737488355328 bytes"), (lambda x: gd.segment_mean(x, [0, 0, 1], -1), "a size cannot be negative"),
+    (lambda x: gd.segment_mean(x, [0, 0, 1], "n n"), "cannot name a size"), (lambda x: gd.segment_sum(x, [0, 0, 1], 1.5), "a size is a whole number"),
+])
+def test_more_options_are_refused_where_they_are_given(call, message):
+    with pytest.raises(GraphdiffError) as caught:
+        call(gd.input("x", (3,)))
+    assert message in str(caught.value)

@@ -16,7 +16,7 @@ import numpy as np
 from ..diff.forward import jvp
 from ..diff.reverse import connected, grad
 from ..errors import GradientError, NodeTypeError, compose, located_error
-from ..graph.build import INPUT, as_node, public
+from ..graph.build import INPUT, as_node, node_list, public
 from ..graph.node import Node, describe, new_node
 from ..graph.walk import toposort
 from ..ops.binary import add, multiply
@@ -27,6 +27,7 @@ from ..runtime.reference import reference_values
 from .function import function
 
 STEP = 1e-200                # of the complex step: its square vanishes beside every number
+HIGHEST = 10                 # order; each differentiates the gradient of the one before
 FEW = 16                     # elements up to which the gradient is compared one by one
 MODES = ("forward", "reverse")
 # Relative tolerance by the narrowest float on the path: against the complex step (float64: what API.md promises; the others:
@@ -52,15 +53,12 @@ def check_grads(outputs: Any, wrt: Any, at: Any, order: int = 2, modes: Any = MO
     Raises GradientError that names the node (op, line, operands) whose rule is wrong.
     """
     ys = [as_node(y) for y in outputs] if isinstance(outputs, (list, tuple)) else [as_node(outputs)]
-    xs = [wrt] if isinstance(wrt, Node) else list(wrt)
-    modes = (modes,) if isinstance(modes, str) else tuple(modes)
-    if not modes or any(m not in MODES for m in modes):
+    xs = node_list(wrt, "wrt")
+    modes = (modes,) if isinstance(modes, str) else modes
+    if not isinstance(modes, (tuple, list)) or not modes or any(m not in MODES for m in modes):
         raise NodeTypeError(f"modes are 'forward' and 'reverse', not {modes!r}")
-    if isinstance(order, bool) or not isinstance(order, (int, np.integer)) or order < 1:
-        raise NodeTypeError(f"order must be a whole number from 1, not {order!r}")
-    for x in xs:
-        if not isinstance(x, Node):
-            raise NodeTypeError(f"can differentiate with respect to nodes only, not {type(x).__name__}")
+    if isinstance(order, bool) or not isinstance(order, (int, np.integer)) or not 1 <= order <= HIGHEST:
+        raise NodeTypeError(f"order must be a whole number from 1 to {HIGHEST}, not {order!r}")
     for n in [*ys, *xs]:
         if n.dtype.kind != "f":
             raise GradientError(f"{n.label!r} ({n.spec}) has no derivative: integers and bools have none")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -240,6 +240,19 @@ def as_node(value: Any, like: Any = None) -> Node:
         return _dim_node(value)
     array = checked_array(value, "operand")
     return new_node(CONSTANT, (), (_frozen(array),), array.shape, array.dtype, site_now(), CONTEXT.origin, None, CONTEXT.scope)
+
+
+def node_list(value: Any, what: str) -> list[Node]:
+    """The nodes of `what`: one, or a list or another collection of them. NodeTypeError for anything else."""
+    if isinstance(value, Node):
+        return [value]
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping, np.ndarray)):
+        nodes = list(value)
+        strange = [n for n in nodes if not isinstance(n, Node)]
+        if not strange:
+            return nodes
+        value = strange[0]
+    raise NodeTypeError(f"{what} is a node or a list of nodes, not {type(value).__name__}")
 
 
 def _frozen(array: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from ..dims import unify
 from ..dtypes import FLOAT64, is_number
 from ..errors import DTypeError, NodeTypeError, ShapeError
-from ..graph.build import as_node, composed
+from ..graph.build import as_node, composed, node_list
 from ..graph.node import Node
 from ..ops import reduction as reduce
 from ..ops.binary import divide, equal, greater, less, logical_and, multiply, not_equal, power, subtract, where, xlogy, zmul
@@ -220,8 +220,8 @@ def zero_one(scores: Any, target: Any, *, axis: int = -1, reduction: str = "mean
 
 def _total(parameters: Any, what: str, f: Callable[[Node], Node]) -> Node:
     """Sum of f over every entry of every parameter."""
-    nodes = [parameters] if isinstance(parameters, Node) else list(parameters)
-    if not nodes or not all(isinstance(p, Node) for p in nodes):
+    nodes = node_list(parameters, "parameters")
+    if not nodes:
         raise NodeTypeError(f"{what} takes nodes: a parameter or a list of at least one")
     first, *rest = (reduce.sum(f(p)) for p in nodes)
     return sum(rest, start=first)

@@ -14,7 +14,7 @@ from ..ops.families import cast
 from ..ops.movement import concatenate, expand_dims, reshape_to, size
 from ..ops.reduction import mean, prod, var
 from ..ops.unary import reciprocal, sqrt
-from ..specs import nelements
+from ..specs import check_memory, nelements
 from . import checks
 from .layer import Layer
 
@@ -26,6 +26,7 @@ class _Norm(Layer):
             raise ShapeError(f"eps is a number above 0, not {eps!r}")
         self.eps = float(eps)
         dtype = checks.floating(dtype)
+        check_memory(shape, dtype)
         self.gamma = self.parameter(np.ones(shape, dtype), "gamma") if checks.flag(scale, "scale") else None
         self.beta = self.parameter(np.zeros(shape, dtype), "beta") if checks.flag(shift, "shift") else None
 

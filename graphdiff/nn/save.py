@@ -24,13 +24,19 @@ _NAMES = {np.dtype(v): k for k, v in _DTYPES.items()}
 _HEADER_LIMIT = 100_000_000      # bytes: the limit of the format's own library
 
 
+def _path(path: Any, what: str) -> str:
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise NodeTypeError(f"{what}: a path is needed first, not {type(path).__name__}")
+    return os.fsdecode(path)
+
+
 def save(path: Any, layer: Layer | Mapping[str, Any]) -> None:
     """Write a layer's variables (running averages and counters too), or a dict of arrays such as an optimiser's state.
 
     The suffix says the format. The file is written beside the target and moved into place: an old one is never half replaced.
     """
     arrays = _arrays(layer)
-    path = os.fsdecode(path)
+    path = _path(path, "save")
     write = {".safetensors": _write_safetensors, ".npz": _write_npz}.get(_suffix(path))
     if write is None:
         raise FormatError(f"save: {show_name(path)}: the suffix is .safetensors or .npz")
@@ -53,7 +59,7 @@ def load(path: Any, layer: Layer | None = None) -> dict[str, Any]:
     """
     if layer is not None and not isinstance(layer, Layer):
         raise NodeTypeError(f"load: a layer is needed, not {type(layer).__name__}; without one the arrays are returned")
-    path = os.fsdecode(path)
+    path = _path(path, "load")
     read = {".safetensors": _read_safetensors, ".npz": _read_npz}.get(_suffix(path))
     if read is None:
         raise FormatError(f"load: {show_name(path)}: the suffix is .safetensors or .npz")

@@ -589,17 +589,19 @@ def _segments(data: Any, segment_ids: Any) -> tuple[Node, Node]:
 
 
 @public
-def segment_sum(data: Any, segment_ids: Any, num_segments: int) -> Node:
+def segment_sum(data: Any, segment_ids: Any, num_segments: Any) -> Node:
     """Rows of data summed by their segment id (0 .. num_segments - 1), in order; an empty segment gives 0."""
     x, ids = _segments(data, segment_ids)
+    (num_segments,) = as_shape((num_segments,))
     return make(SCATTER_ADD, (zeros((num_segments, *x.shape[1:]), x.dtype), ids, x), (0,))
 
 
 @public
-def segment_mean(data: Any, segment_ids: Any, num_segments: int) -> Node:
+def segment_mean(data: Any, segment_ids: Any, num_segments: Any) -> Node:
     """The mean of the rows of each segment; an empty segment gives 0."""
     from .binary import maximum
     x, ids = _segments(data, segment_ids)
+    (num_segments,) = as_shape((num_segments,))
     x = floating(x)
     count = segment_sum(full((ids.shape[0],), 1, x.dtype if x.dtype is not FLOAT16 else "float32"), ids, num_segments)
     count = reshape_to(maximum(count, 1.0), (num_segments, *[1] * (x.ndim - 1)))

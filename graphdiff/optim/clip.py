@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..dtypes import FLOAT32, FLOAT64, PROMOTE, is_number
-from ..errors import NodeTypeError, ShapeError
-from ..graph.build import public
+from ..errors import ShapeError
+from ..graph.build import node_list, public
 from ..graph.node import Node
 from ..ops.binary import divide, greater, less, logical_and, logical_or, maximum, minimum, multiply, where
 from ..ops.families import cast
@@ -18,11 +18,7 @@ from ..ops.unary import sqrt, square
 
 
 def _nodes(gradients: Any) -> list[Node]:
-    nodes = [gradients] if isinstance(gradients, Node) else list(gradients)
-    for g in nodes:
-        if not isinstance(g, Node):
-            raise NodeTypeError(f"gradients are nodes, not {type(g).__name__}")
-    return nodes
+    return node_list(gradients, "gradients")
 
 
 def positive(value: Any, what: str) -> Any:

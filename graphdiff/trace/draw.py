@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import FormatError, NodeTypeError, ShapeError, show_name
+from ..graph.build import node_list
 from ..graph.node import Node
 from ..graph.walk import toposort
 from . import render as rendering
@@ -162,7 +163,7 @@ def draw(y: Any, *, wrt: Any = None, at: Any = None, style: str = "operations", 
         raise NodeTypeError(f"draw: at is a dict {{input: value}}, not {type(at).__name__}")
     names: dict[int, Any] = {}
     gradients: list[Node] = []
-    targets: list[Node] = [] if wrt is None else [wrt] if isinstance(wrt, Node) else list(wrt)
+    targets: list[Node] = [] if wrt is None else node_list(wrt, "draw: wrt")
     if targets:
         gradients = _gradients(outputs, targets)
     if style == "variables":

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..diff.reverse import connected
 from ..errors import NodeTypeError, show_name
-from ..graph.build import as_node, public
+from ..graph.build import as_node, node_list, public
 from ..graph.node import Node
 from ..graph.opdef import ZERO
 from ..graph.walk import toposort
@@ -137,7 +137,7 @@ def explain(y: Any, wrt: Any, *, at: Mapping[Node, Any] | None = None) -> Explan
     they begin. Returns an Explanation: text and .draw().
     """
     y = as_node(y)
-    targets = [wrt] if isinstance(wrt, Node) else list(wrt)
+    targets = node_list(wrt, "wrt")
     texts: list[str] = []
     marked: list[Node] = []
     trace = None

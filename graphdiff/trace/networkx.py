@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import NodeTypeError
+from ..graph.build import node_list
 from ..graph.node import Node
 from ..graph.walk import toposort
 
@@ -19,10 +19,7 @@ def to_networkx(y: Any, *, at: Any = None) -> Any:
     table: Any = {}
     if not isinstance(y, Node) and hasattr(y, "rows") and hasattr(y, "y"):
         table, y = y._values, y.y
-    outputs = [y] if isinstance(y, Node) else list(y)
-    for o in outputs:
-        if not isinstance(o, Node):
-            raise NodeTypeError(f"to_networkx: nodes are converted, not {type(o).__name__}")
+    outputs = node_list(y, "to_networkx: y")
     order = toposort(outputs)
     if at is not None:
         from .run import values

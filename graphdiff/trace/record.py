@@ -17,7 +17,7 @@ import numpy as np
 from ..diff.forward import push
 from ..diff.reverse import connected, sweep
 from ..errors import FormatError, GradientError, NodeTypeError, ShapeError, show_name
-from ..graph.build import CONTEXT, as_node, make_constant, named_input, public, scalar
+from ..graph.build import CONTEXT, as_node, make_constant, named_input, node_list, public, scalar
 from ..graph.node import Node, Origin, Site
 from ..graph.opdef import ZERO
 from ..graph.walk import toposort
@@ -316,10 +316,8 @@ def _checked(y: Any, at: Mapping[Node, Any], wrt: Any, tangent: Mapping[Node, An
             raise NodeTypeError(f"trace: the keys of at are nodes, not {type(x).__name__}")
         if x.op.name in ("constant", "variable"):
             raise NodeTypeError(f"trace: {x!r} cannot be given a value: it is a {x.op.name}")
-    targets = [wrt] if isinstance(wrt, Node) else None if wrt is None else list(wrt)
+    targets = None if wrt is None else node_list(wrt, "wrt")
     for t in targets or ():
-        if not isinstance(t, Node):
-            raise NodeTypeError(f"trace: can differentiate with respect to nodes only, not {type(t).__name__}")
         if t.dtype.kind != "f":
             raise GradientError(f"trace: cannot differentiate with respect to {t.label!r} ({t.spec}): integers and bools have no derivative")
     if tangent is not None and not isinstance(tangent, Mapping):
