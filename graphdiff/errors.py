@@ -91,7 +91,7 @@ def compose(what: str, *, at: Cells | None = None, rows: Iterable[tuple[str, Cel
     lines = [] if at is None else [("at", _columns([_cells(at)])[0])]
     rows = list(rows)
     texts = _columns([_cells(text) for _, text in rows])
-    lines += [(_one_line(label, 30), text) for (label, _), text in zip(rows, texts, strict=True)]
+    lines += [(one_line(label, 30), text) for (label, _), text in zip(rows, texts, strict=True)]
     if hint is not None:
         first, *more = hint.split("\n")
         lines += [("hint", first), *(("", line) for line in more)]
@@ -105,10 +105,11 @@ def show_name(name: str, limit: int = 60) -> str:
     Control, bidirectional and other unprintable characters and lone surrogates become escapes such as \\n and \\u202e;
     a longer name ends in an ellipsis; the empty name is ''. Backslashes stay. Markup (HTML, DOT) is not escaped.
     """
-    return _one_line(name, limit) if name else "''"
+    return one_line(name, limit) if name else "''"
 
 
-def _one_line(text: str, limit: int) -> str:
+def one_line(text: str, limit: int) -> str:
+    """`text` without control characters, which become escapes, and with an ellipsis at its end when it is longer than `limit`."""
     if len(text) <= limit and text.isprintable():
         return text
     pieces: list[str] = []
@@ -125,7 +126,7 @@ def _one_line(text: str, limit: int) -> str:
 
 
 def _cells(text: Cells) -> list[str]:
-    return [_one_line(cell, SOURCE_LIMIT) for cell in ([text] if isinstance(text, str) else text)]
+    return [one_line(cell, SOURCE_LIMIT) for cell in ([text] if isinstance(text, str) else text)]
 
 
 def _columns(table: list[list[str]]) -> list[str]:

@@ -556,3 +556,17 @@ def test_more_options_are_refused_where_they_are_given(call, message):
     with pytest.raises(GraphdiffError) as caught:
         call(gd.input("x", (3,)))
     assert message in str(caught.value)
+
+
+def test_a_quoted_argument_of_any_length_leaves_a_message_short():
+    x, long = gd.input("x", (3,)), "a\n" + "z" * 10_000
+    for call in (lambda: gd.pad(x, 1, mode=long), lambda: gd.round(x, long), lambda: gd.eye(long), lambda: gd.tile(x, np.zeros(5000)),
+                 lambda: gd.sum(x, keepdims=long),
+                 lambda: gd.top_k(x, long), lambda: gd.einsum(long, x), lambda: gd.jacobian(x, x, long)):
+        with pytest.raises(GraphdiffError, match=r"(?s)test_odd_input.py") as caught:
+            call()
+        assert max(len(line) for line in str(caught.value).split("\n")) < 600
+    for name in (long, "a\x1b[31m", "\u202e"):
+        with pytest.raises(ShapeError, match="name is one line of at most 100 characters") as caught:
+            nn.Dense(1, 1, name=name)
+        assert str(caught.value).isprintable()

@@ -16,13 +16,16 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from ..dtypes import BOOL, FLOAT64, INT64, as_dtype, weak
-from ..errors import DTypeError, GraphdiffError, NodeTypeError, OutOfRange, compose
+from ..errors import DTypeError, GraphdiffError, NodeTypeError, OutOfRange, compose, one_line
 from ..specs import as_shape, check_shape
 from .node import Node, capture, describe, new_node
 from .opdef import OpDef, register
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+FACT_LIMIT = 500        # characters of a line of an error
 
 
 class _Context(threading.local):
@@ -70,6 +73,7 @@ def located(error: Any, what: str, inputs: tuple[Any, ...] = ()) -> Any:
     nodes = [x for x in inputs if isinstance(x, Node)]
     labels = ("left", "right") if len(nodes) == 2 else tuple(f"operand {i}" for i in range(len(nodes))) if len(nodes) > 2 else ("operand",)
     fact, _, hint = str(error).partition("\nhint: ")
+    fact = "\n".join([one_line(line, FACT_LIMIT) for line in fact.split("\n")])      # it may quote an argument of any length
     text = compose(fact if fact.startswith(f"{what}: ") else f"{what}: {fact}", at=None if site is None else (str(site), site.source),
                    rows=[(label, describe(x)) for label, x in zip(labels, nodes, strict=False)], hint=hint or None)
     new = type(error)(text)

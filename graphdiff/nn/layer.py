@@ -17,6 +17,9 @@ _count = itertools.count(1)
 VAR_KEYWORDS = 8      # of a code object's flags: inspect.CO_VARKEYWORDS, whose module is slow to import
 
 
+NAME_LIMIT = 100       # characters of a layer's name, which opens messages and titles boxes
+
+
 class _Calls(threading.local):
     """The application under way: how deep its layers are nested, and a number that no other application of this process has."""
 
@@ -46,6 +49,8 @@ class Layer:
     def __init__(self, name: str | None = None) -> None:
         if name is not None and not isinstance(name, str):
             raise NodeTypeError(f"name is a str, not {type(name).__name__}")
+        if name is not None and (len(name) > NAME_LIMIT or not name.isprintable()):
+            raise ShapeError(f"name is one line of at most {NAME_LIMIT} characters, not {show_name(name)}")
         self.name = name or type(self).__name__.lower()
         self._state: list[Node] = []
         self._pending: dict[Node, Node] = {}

@@ -273,7 +273,7 @@ def top_k(x: Any, k: int, *, axis: int = -1, indices: bool = False) -> Any:
     axis = normalize_axis(axis, x.ndim)
     n = x.shape[axis]
     if not isinstance(k, (int, np.integer)) or k < 0 or (isinstance(n, int) and k > n):
-        raise ShapeError(f"k must be between 0 and the axis' size {n}, not {k}")
+        raise ShapeError(f"k must be between 0 and the axis' size {n}, not {k!r}")
     at = cut(make(ARGSORT, (x,), (axis, True)), axis, 0, int(k))
     values = gather_along(x, at, axis)
     return (values, at) if indices else values
