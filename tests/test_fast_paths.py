@@ -245,3 +245,67 @@ def test_sums_of_few_long_rows_have_the_bits_of_sums_of_many_short_ones(rows, dt
         assert down.tobytes() == along.tobytes() and down[1:290:3].tobytes() == sliced.tobytes()
         wide = x.astype("float64") if dtype == "float32" else x
         np.testing.assert_allclose(down, getattr(np, name)(wide, axis=0, dtype=wide.dtype).astype(dtype), rtol=2e-5 if dtype == "float32" else 1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "int64", "float32", "float64"])
+@pytest.mark.parametrize("shape", [(70_000,), (300, 1000), (2, 40_000), (20_000, 3), (9, 5, 70), (0, 4), (600, 64)])
+def test_counts_and_sums_of_small_integers(shape, dtype):
+    """Lanes of a byte overflow after 255 rows; NaN is no zero, -0 is one."""
+    r = np.random.default_rng(7)
+    full = np.full(shape, 255 if dtype == "uint8" else -np.iinfo(dtype).max if dtype.startswith("int") else 1).astype(dtype)
+    mixed = r.integers(0, 3, shape).astype(dtype)
+    if dtype.startswith("float"):
+        mixed[mixed == 2] = np.nan
+        mixed *= -1
+    for x, axis in itertools.product((full, mixed), (None, 0, -1)):
+        node = gd.input("x", x.shape, dtype)
+        flipped = node[::-1, ..., ::2] if len(shape) > 1 else node[::-1]
+        view = x[::-1, ..., ::2] if len(shape) > 1 else x[::-1]
+        wanted = [(gd.count_nonzero(node, axis), np.count_nonzero(x, axis)), (gd.count_nonzero(flipped, axis), np.count_nonzero(view, axis))]
+        if not dtype.startswith("float"):
+            wanted += [(gd.sum(node, axis), np.sum(x, axis, dtype="int64")), (gd.sum(flipped, axis), np.sum(view, axis, dtype="int64"))]
+        for got, (_, want) in zip(same_bits_by_threads([n for n, _ in wanted], {node: x}), wanted, strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+def test_a_sum_of_what_was_just_made_int64_reads_it_as_it_was():
+    x = gd.input("x", (30, 40), "int32")
+    for node, kernel in ((gd.sum(x > 0), "count_nonzero"), (gd.sum(x, axis=0), "wide_sum"), (gd.sum(x.astype("uint8")), "wide_sum")):
+        text = str(gd.function([x], node).program)
+        assert kernel in text and "sum  " not in text.replace("wide_sum", "") and "cast int64" not in text
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "int64", "float16", "float32", "float64"])
+@pytest.mark.parametrize("n", [1, 2, 7, 512, 513, 600, 5001, 70_000])
+def test_medians(n, dtype):
+    """Sorted by networks, or searched for; the middle is in a crowd, between two crowds, beyond int32, or NaN."""
+    r = np.random.default_rng(n)
+    rows = [r.standard_normal(n) * 40, np.zeros(n), np.arange(n) % 2 * 100.0, np.arange(n) >= (n + 1) // 2, np.arange(n) >= n // 2,
+            np.exp(20 * r.standard_normal(n)) % 60_000]
+    x = np.array(rows).astype(dtype) if dtype != "uint8" else np.array(rows).astype("int64").astype(dtype)
+    if dtype == "int64":
+        x = x * 2**40 + r.integers(0, 3, x.shape)
+    if x.dtype.kind == "f":
+        odd = x.copy()
+        odd[:, n // 3] = np.nan
+        infinite = x.copy()
+        infinite[:, ::2], infinite[:, 1::3] = np.inf, -np.inf
+        x = np.concatenate([x, odd, infinite])
+    node, turned = gd.input("x", x.shape, dtype), gd.input("y", x.T.shape, dtype)
+    with np.errstate(all="ignore"):
+        along, down, all_of_it = same_bits_by_threads([gd.median(node, axis=1), gd.median(turned, axis=0), gd.median(node[:2])],
+                                                      {node: x, turned: x.T.copy()})
+        want = np.median(x.astype("float64") if dtype != "float16" else x, axis=1)
+        np.testing.assert_array_equal(along, want.astype(along.dtype))
+        np.testing.assert_array_equal(down, along)
+        np.testing.assert_array_equal(all_of_it, np.median(x[:2].astype(along.dtype)))
+
+
+def test_the_derivative_of_a_searched_median():
+    x = rand(3, 900)
+    node = gd.input("x", x.shape)
+    (g,) = same_bits_by_threads([gd.grad(gd.sum(gd.median(node, axis=1)), node)], {node: x})
+    order = np.argsort(x, axis=1)
+    want = np.zeros_like(x)
+    np.put_along_axis(want, order[:, 449:451], 0.5, axis=1)
+    np.testing.assert_array_equal(g, want)

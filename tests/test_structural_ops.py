@@ -10,7 +10,7 @@ from registry_cases import check_derivatives, check_value, draw, op_names
 import graphdiff as gd
 from graphdiff.graph.build import make
 from graphdiff.graph.opdef import REGISTRY
-from graphdiff.ops import indexing, movement, scan, sequence
+from graphdiff.ops import indexing, movement, reduction, scan, sequence
 
 CASES = []       # (id, build, shapes of the float64 operands)
 SEEN = set()
@@ -43,9 +43,13 @@ for _name in ("sum", "prod"):
 for _name in ("argmax", "argmin", "any", "all", "count_nonzero"):
     for _axis in (None, 0, -1):
         case(f"{_name}-{_axis}", lambda x, n=_name, a=_axis: getattr(gd, n)(x, axis=a), (3, 4))
+for _axes in ((0, 1), (0,), (1,), ()):
+    case(f"wide_sum-{_axes}", lambda x, a=_axes: make(reduction.WIDE_SUM, ((8.0 * x).astype("int32"),), (a, False)), (3, 4))
 case("average", lambda x, w: gd.average(x, axis=0, weights=w * w + 1.0), (3, 2), (3, 2))
 case("var-ddof", lambda x: gd.var(x, axis=0, ddof=1), (4, 2))
 case("median", lambda x: gd.median(x, axis=0), (5, 2))
+case("ranked-two", lambda x: make(scan.RANKED, (x,), (0, 2, 3)), (5, 2))
+case("ranked-one", lambda x: make(scan.RANKED, (x,), (1, 1, 1)), (2, 4))
 case("median-even", lambda x: gd.median(x), (2, 3))
 
 # -- movement ---------------------------------------------------------------------------------------------------------------

@@ -179,11 +179,13 @@ static void draw_shapes(draw *d, int reduced)
     const int64_t extra = below(50) == 0 ? 5000 : any_size(0);
     if (is_reduction(op)) {
         d->ndim[0] -= reduced;
-        d->dtype[0] = op == GD_OP_ANY || op == GD_OP_ALL ? GD_BOOL : between(op, GD_OP_ARGMAX, GD_OP_ARGMIN) ? GD_INT64 : d->dtype[0];
+        d->dtype[0] = op == GD_OP_ANY || op == GD_OP_ALL ? GD_BOOL : between(op, GD_OP_ARGMAX, GD_OP_WIDE_SUM) ? GD_INT64 : d->dtype[0];
     } else if (op == GD_OP_CAST) {
         d->dtype[0] = (int)below(GD_DTYPE_COUNT);
     } else if (op == GD_OP_ARGSORT || op == GD_OP_MAX_POOL_INDEX) {
         d->dtype[0] = GD_INT64;
+    } else if (op == GD_OP_RANKED) {
+        d->shape[0][d->ndim[0] > 0 ? d->ndim[0] - 1 : 0] = 2;
     } else if (op == GD_OP_MATMUL) {
         d->shape[1][d->ndim[1] - 1] = d->shape[2][d->ndim[2] - 2] = extra;
     } else if (op == GD_OP_RAVEL_INDEX) {
@@ -220,6 +222,8 @@ static void draw_attrs(draw *d, int reduced)
         d->attr[d->n_attr++] = reduced;
     } else if (between(op, GD_OP_CUMSUM, GD_OP_ARGSORT)) {
         some(d, 1, 0, 1);
+    } else if (op == GD_OP_RANKED) {
+        some(d, 1, 0, 5), some(d, 1, d->attr[0], d->attr[0] + 1);
     } else if (op == GD_OP_RAVEL_INDEX) {
         some(d, d->n_in + 1, 0, 7);
     } else if (between(op, GD_OP_GATHER, GD_OP_RANDOM_NORMAL)) {

@@ -195,6 +195,42 @@ static void test_sorts(void)
     one_sort(GD_FLOAT64, &(dims){2, {2, limit + 1}}, 1, 2);
 }
 
+/* ranked against sort: the same elements, a NaN anywhere is the result, and a zero is +0. */
+static void one_ranked(int dtype, const dims *s, int64_t low, int64_t high, int kind)
+{
+    int la = any_layout(), lo = out_layout(), ok = 1, nd = s->ndim;
+    int64_t n = s->n[nd - 1], lines = product(s->n, 0, nd - 1), up[] = {0}, ranks[] = {low, high}, two[AXES];
+    memcpy(two, s->n, sizeof two);
+    two[nd - 1] = 2;
+    array x = new_array(dtype, nd, s->n, la), o = new_array(dtype, nd, two, lo), all = new_array(dtype, nd, s->n, PLAIN);
+    fill(&x, -5, dtype == GD_BOOL ? 1 : 5);
+    for (int64_t i = 0; i < count(&x) && dtype != GD_BOOL && kind; i++)
+        put(&x, i, kind == 1 && below(2 * n) == 0 ? extreme_number(dtype) : any_number());
+    name_case(GD_OP_RANKED, &x, la, lo);
+    CASE(call(GD_OP_SORT, &all, 1, (array *[]){&x}, 1, up, NULL) == GD_OK);
+    CASE(call(GD_OP_RANKED, &o, 1, (array *[]){&x}, 2, ranks, NULL) == GD_OK);
+    for (int64_t l = 0; ok && l < lines; l++) {
+        number last = get(&all, l * n + n - 1);
+        for (int k = 0; ok && k < 2; k++)
+            ok = near(dtype, get(&o, 2 * l + k), is_float(dtype) && isnan(last.f) ? last : get(&all, l * n + ranks[k]), 0)
+              && !(is_float(dtype) && get(&o, 2 * l + k).f == 0 && signbit(get(&o, 2 * l + k).f));
+    }
+    CASE(ok);
+    free_array(&x), free_array(&o), free_array(&all);
+}
+
+static void test_ranked(void)
+{
+    static const dims shapes[] = {{1, {1}}, {1, {2}}, {2, {3, 48}}, {2, {3, 49}}, {3, {2, 2, 301}}, {2, {2, 5000}}, {1, {70001}}};
+    for (int d = 0; d < 7; d++)
+        for (int s = 0; s < LENGTH(shapes); s++)
+            for (int k = 0; k < 9 && all_dtypes[d] != GD_FLOAT16; k++) {
+                const int64_t n = shapes[s].n[shapes[s].ndim - 1], low = k % 3 == 0 ? (n - 1) / 2 : k % 3 == 1 ? n - 1 : below(n);
+                one_ranked(all_dtypes[d], &shapes[s], low, low + (low + 1 < n), k / 3);
+            }
+    one_ranked(GD_FLOAT64, &(dims){2, {2, (3 << 17) + 1}}, 3 << 16, 3 << 16, 2);      /* more than fits a thread's own memory */
+}
+
 /* ---- what is refused ---- */
 static int refuses(int op, array o, array x, int n_attr, int64_t attr)
 {
@@ -218,6 +254,9 @@ static void test_refusals(void)
     CASE(refuses(GD_OP_MAX, A(FLOAT16, 1), A(FLOAT16, 2), 1, 1));
     CASE(refuses(GD_OP_ARGMAX, A(INT32, 1), A(FLOAT32, 2), 1, 1));
     CASE(refuses(GD_OP_ANY, A(UINT8, 1), A(FLOAT32, 2), 1, 1));
+    CASE(refuses(GD_OP_COUNT_NONZERO, A(UINT8, 1), A(UINT8, 2), 1, 1));
+    CASE(refuses(GD_OP_WIDE_SUM, A(INT64, 1), A(FLOAT32, 2), 1, 1));
+    CASE(refuses(GD_OP_WIDE_SUM, A(INT32, 1), A(INT32, 2), 1, 1));
     CASE(refuses(GD_OP_LOGSUMEXP, A(INT32, 1), A(INT32, 2), 1, 1));
     CASE(refuses(GD_OP_SOFTMAX, A(INT32, 2), A(INT32, 2), 0, 0));
     CASE(refuses(GD_OP_SOFTMAX, A(FLOAT32, 0), A(FLOAT32, 0), 0, 0));
@@ -230,6 +269,7 @@ static void test_refusals(void)
     CASE(refuses(GD_OP_SORT, A(INT64, 2), A(FLOAT32, 2), 1, 0));
     CASE(refuses(GD_OP_ARGSORT, A(INT32, 2), A(FLOAT32, 2), 1, 0));
     CASE(refuses(GD_OP_ARGSORT, A(INT64, 0), A(FLOAT32, 0), 1, 0));
+    CASE(refuses(GD_OP_RANKED, A(FLOAT32, 2), A(FLOAT32, 2), 1, 0));
     CASE(refuses(GD_OP_COPY, A(INT64, 2), A(FLOAT32, 2), 0, 0));
     CASE(refuses(GD_OP_MATMUL, A(FLOAT32, 2), A(FLOAT32, 2), 0, 0));
 #undef A
@@ -243,6 +283,7 @@ int main(int argc, char **argv)
     test_matmul();
     test_scans();
     test_sorts();
+    test_ranked();
     test_refusals();
     CHECK(gd_alloc_live() == 0);
     return report();

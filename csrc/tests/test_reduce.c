@@ -55,18 +55,21 @@ static int beats(int dtype, number v, number best, int min)
 static number reduced(int op, const array *x, int64_t first, int64_t n)
 {
     int prod = op == GD_OP_PROD, min = op == GD_OP_MIN || op == GD_OP_ARGMIN, any = 0, all = 1;
-    int64_t best = 0;
+    int64_t best = 0, total = 0;
     if (op == GD_OP_SUM || op == GD_OP_PROD)
         return is_float(x->dtype) ? real(tree(prod, x, first, n)) : whole_total(prod, x, first, n);
     for (int64_t i = 0; i < n; i++) {
         number v = get(x, first + i);
         int truth = is_float(x->dtype) ? v.f != 0 : v.i != 0;
         any |= truth, all &= truth;
+        total += op == GD_OP_COUNT_NONZERO ? truth : is_float(x->dtype) ? 0 : v.i;
         if (beats(x->dtype, v, get(x, first + best), min))
             best = i;
     }
     if (op == GD_OP_ANY || op == GD_OP_ALL)
         return whole(op == GD_OP_ANY ? any : all);
+    if (op == GD_OP_COUNT_NONZERO || op == GD_OP_WIDE_SUM)
+        return whole(total);
     return op == GD_OP_MAX || op == GD_OP_MIN ? get(x, first + best) : whole(best);
 }
 
@@ -95,7 +98,7 @@ static void spoil(array *x, int64_t lines, int64_t n)
 
 static int reduced_dtype(int op, int dtype)
 {
-    return op == GD_OP_ANY || op == GD_OP_ALL ? GD_BOOL : op == GD_OP_ARGMAX || op == GD_OP_ARGMIN ? GD_INT64 : dtype;
+    return op == GD_OP_ANY || op == GD_OP_ALL ? GD_BOOL : (op >= GD_OP_ARGMAX && op <= GD_OP_WIDE_SUM) ? GD_INT64 : dtype;
 }
 
 static void fill_reduced(int op, array *x, int64_t lines, int64_t n)
@@ -123,7 +126,7 @@ static void one_reduction(int op, int dtype, const dims *s, int r)
     fill_reduced(op, &x, lines, n);
     name_case(op, &x, la, lo);
     int must = n == 0 && lines > 0 && op != GD_OP_SUM && op != GD_OP_PROD && op != GD_OP_ANY && op != GD_OP_ALL
-            && op != GD_OP_LOGSUMEXP ? GD_BAD_PROGRAM : GD_OK;
+            && op < GD_OP_COUNT_NONZERO ? GD_BAD_PROGRAM : GD_OK;
     CASE(call(op, &o, 1, (array *[]){&x}, 1, attr, NULL) == must);
     for (int64_t l = 0; must == GD_OK && l < lines; l++) {
         number want = op == GD_OP_LOGSUMEXP ? log_sum_exp(&x, l * n, n) : reduced(op, &x, l * n, n);
@@ -147,8 +150,11 @@ static void test_reductions(void)
         {2, {300, 14}}, {2, {300, 16}}};
     for (int op = GD_OP_SUM; op <= GD_OP_LOGSUMEXP; op++)
         for (int d = 0; d < 7; d++) {
-            int numeric_only = op == GD_OP_SUM || op == GD_OP_PROD, dtype = all_dtypes[d];
-            if (dtype == GD_FLOAT16 || (dtype == GD_BOOL && numeric_only) || (op == GD_OP_LOGSUMEXP && !is_float(dtype)))
+            int numeric_only = op == GD_OP_SUM || op == GD_OP_PROD || op == GD_OP_COUNT_NONZERO || op == GD_OP_WIDE_SUM;
+            int dtype = all_dtypes[d];
+            if (op == GD_OP_WIDE_SUM && dtype != GD_UINT8 && dtype != GD_INT32)
+                continue;
+            if (dtype == GD_FLOAT16 || (dtype == GD_BOOL && numeric_only && op != GD_OP_COUNT_NONZERO) || (op == GD_OP_LOGSUMEXP && !is_float(dtype)))
                 continue;
             for (int s = 0; s < LENGTH(shapes); s++)
                 for (int r = 0; r <= shapes[s].ndim; r++)

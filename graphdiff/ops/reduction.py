@@ -44,6 +44,10 @@ def _infer_bool(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
     return _shape(inputs[0], *attrs), BOOL
 
 
+def _infer_count(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    return _shape(inputs[0], *attrs), INT64
+
+
 def _infer_position(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
     return _infer_nonempty(inputs, attrs)[0], INT64
 
@@ -68,6 +72,10 @@ def spread(g: Node, node: Node) -> Node:
 
 def _reference(f: Any) -> Any:
     return lambda x, *, axes, keepdims: f(np.asarray(x), axis=axes, keepdims=keepdims)
+
+
+def _wide_reference(x: Any, *, axes: Any, keepdims: bool) -> Any:
+    return np.sum(np.asarray(x), axis=axes, keepdims=keepdims, dtype=np.int64)
 
 
 def _position(f: Any) -> Any:
@@ -162,6 +170,10 @@ ARGMAX = _reduction("argmax", "the position of the first largest, NaN first", _p
                     cuts=_position_note("largest"))
 ARGMIN = _reduction("argmin", "the position of the first smallest, NaN first", _position(np.argmin), _infer_position,
                     cuts=_position_note("smallest"))
+COUNT_NONZERO = _reduction("count_nonzero", "how many elements are nonzero", _reference(np.count_nonzero), _infer_count,
+                           cuts="its result is a count, an integer")
+WIDE_SUM = _reduction("wide_sum", "the sum of uint8 or int32 over axes, in int64", _wide_reference, _infer_count,
+                      cuts="its result is an integer")
 LOGSUMEXP = _reduction("logsumexp", "log of the sum of exponentials over axes", _logsumexp_reference, vjp=_logsumexp_vjp)
 
 
@@ -275,8 +287,8 @@ def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
 @public
 def count_nonzero(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
     """How many elements are nonzero, int64."""
-    from .binary import not_equal
-    return sum(not_equal(as_node(x), 0), axis, keepdims=keepdims)
+    x = as_node(x)
+    return make(COUNT_NONZERO, (x,), (_axes(x, axis), _flag(keepdims)))
 
 
 def _count(x: Node, axes: tuple[int, ...], dtype: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import FLOAT16, FLOAT32, INT64
+from ..dtypes import BOOL, FLOAT16, FLOAT32, INT64
 from ..errors import AxisError, NodeTypeError, ShapeError
 from ..graph.build import as_node, make, public
 from ..graph.node import Node
@@ -240,6 +240,66 @@ ARGSORT = register(OpDef("argsort", "the stable permutation that sorts an axis",
                          lower=_lower("argsort", _flag(1)), cost=lambda n: 20 * n.size))
 
 
+def _ranked_reference(x: Any, *, axis: int, low: int, high: int) -> Any:
+    x = np.asarray(x)
+    order = _argsort_reference(np.real(x), axis=axis, descending=False)
+    found = np.take_along_axis(x, np.take(order, [low, high], axis=axis), axis)
+    return np.where(np.any(np.isnan(x), axis=axis, keepdims=True), np.nan, found) if x.dtype.kind in "fc" else found
+
+
+def _ranked_places(node: Node) -> Node:
+    from .movement import concatenate
+    axis, low, high = node._attrs
+    order = make(ARGSORT, node.inputs, (axis, False))
+    return concatenate([cut(order, axis, low, 1), cut(order, axis, high, 1)], axis)
+
+
+def _ranked_vjp(g: Node, node: Node, needs: Any) -> Any:
+    from .indexing import scatter_along
+    return (scatter_along(zeros_like(node.inputs[0]), _ranked_places(node), g, node._attrs[0]),)
+
+
+def _ranked_jvp(ts: Any, node: Node) -> Node:
+    from .indexing import gather_along
+    return gather_along(ts[0], _ranked_places(node), node._attrs[0])
+
+
+# Up to the first, networks sort several lines at once, faster than a line is searched; beyond the second, one line would keep
+# an interrupt waiting: a sort is done in pieces.
+_SEARCHED = (512, 1 << 24)
+
+
+def _lower_ranked(ctx: Any, node: Node) -> Any:
+    axis, low, high = node._attrs
+    order = _last(node.ndim, axis)
+    v = ctx.view(node.inputs[0]).transpose(order)
+    n, last = v.shape[-1], node.ndim - 1
+    if _SEARCHED[0] < n <= _SEARCHED[1]:
+        out = ctx.new(node.shape, v.dtype)
+        ctx.emit("ranked", out.transpose(order), [v], [low, high])
+        return out
+    s = ctx.emit("sort", ctx.new(v.shape, v.dtype), [v], [0])
+    shape = (*v.shape[:-1], 2)
+
+    def at(first: int, count: int) -> Any:
+        return s.slice([0] * last + [first], [1] * (last + 1), [*v.shape[:-1], count]).broadcast(shape)
+
+    pair = at(low, 1 if low == high else 2)
+    if v.dtype.kind == "f":
+        top = at(n - 1, 1)
+        pair = ctx.map("where", ctx.map("isnan", top, dtype=BOOL), top, pair)
+    back = [0] * node.ndim
+    for i, a in enumerate(order):
+        back[a] = i
+    return pair.transpose(back)
+
+
+RANKED = register(OpDef("ranked", "the elements of two ranks next to each other, or of one twice, along an axis; NaN if there is one",
+                        lambda i, a: ((*i[0].shape[:a[0]], 2, *i[0].shape[a[0] + 1:]), i[0].dtype), _ranked_reference,
+                        attr_names=("axis", "low", "high"), arity=1, vjp=_ranked_vjp, jvp=_ranked_jvp, lower=_lower_ranked,
+                        cost=lambda n: 5 * n.inputs[0].size))
+
+
 def _check_kind(kind: Any) -> None:
     if kind not in (None, "quicksort", "mergesort", "heapsort", "stable"):
         raise NodeTypeError(f"kind {kind!r} is not one of quicksort, mergesort, heapsort, stable")
@@ -282,28 +342,26 @@ def top_k(x: Any, k: int, *, axis: int = -1, indices: bool = False) -> Any:
 @public
 def median(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
     """The middle value, or the mean of the middle two; NaN if there is one, and of nothing."""
-    from .binary import where
+    from .movement import reshape_to
     from .reduction import _axes, _shape
     from .reduction import _flag as _flag_of
-    from .reduction import any as some
-    from .unary import isnan
-    x = floating(x)
+    x = as_node(x)
     axes = _axes(x, axis)
     kept = [i for i in range(x.ndim) if i not in axes]
     n = nelements(tuple(x.shape[a] for a in axes))
     if isinstance(n, int) and n == 0:
         return full(_shape(x, axes, _flag_of(keepdims)), np.nan, x.dtype)
     flat = reshape_to(permute(x, [*kept, *axes]), (*[x.shape[i] for i in kept], n))
-    ordered = make(SORT, (flat,), (flat.ndim - 1, False))
     last = flat.ndim - 1
-    low, high = cut(ordered, last, (n - 1) // 2, 1), cut(ordered, last, n // 2, 1)
+    pair = floating(make(RANKED, (flat,), (last, (n - 1) // 2, n // 2)))
+    low, high = cut(pair, last, 0, 1), cut(pair, last, 1, 1)
     odd = n % 2
     if isinstance(odd, int):
         middle = low if odd else 0.5 * (low + high)
     else:
         from ..graph.build import _dim_node
+        from .binary import where
         middle = where(_dim_node(odd), low, 0.5 * (low + high))
-    middle = where(some(isnan(flat), last, True), cast(reshape_to(cut(ordered, last, n - 1, 1), middle.shape), x.dtype), middle)
     return reshape_to(middle, _shape(x, axes, _flag_of(keepdims)))
 
 

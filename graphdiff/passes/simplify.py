@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dtypes import BOOL, INT32, INT64, UINT8
 from ..graph.build import CONSTANT
 from ..graph.node import Node, new_node
 
@@ -156,9 +157,22 @@ def _transpose(node: Node) -> Node | None:
     return None
 
 
+def _sum(node: Node) -> Node | None:
+    """The sum of what was just made int64: bools are counted, small integers added up as they are."""
+    (x,) = node.inputs
+    kernel = _WIDE.get(x.inputs[0].dtype) if x.op.name == "cast" and x.dtype is INT64 else None
+    if kernel is None:
+        return None
+    from ..graph.opdef import lookup
+    return new_node(lookup(kernel), x.inputs, node._attrs, node.shape, node.dtype, node._site, node.origin, node.name, node.scope,
+                    node.serial)
+
+
+_WIDE = {BOOL: "count_nonzero", UINT8: "wide_sum", INT32: "wide_sum"}
 RULES: dict[str, Callable[[Node], Node | None]] = {
     "zmul": _zmul, "multiply": _multiply, "divide": _divide, "negative": _negative, "subtract": _subtract,
     "broadcast_to": _same_shape, "reshape": _reshape, "transpose": _transpose,
+    "sum": _sum,
 }
 
 
