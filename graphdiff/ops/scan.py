@@ -342,7 +342,6 @@ def top_k(x: Any, k: int, *, axis: int = -1, indices: bool = False) -> Any:
 @public
 def median(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
     """The middle value, or the mean of the middle two; NaN if there is one, and of nothing."""
-    from .movement import reshape_to
     from .reduction import _axes, _shape
     from .reduction import _flag as _flag_of
     x = as_node(x)
