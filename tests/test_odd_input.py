@@ -570,3 +570,23 @@ def test_a_quoted_argument_of_any_length_leaves_a_message_short():
         with pytest.raises(ShapeError, match="name is one line of at most 100 characters") as caught:
             nn.Dense(1, 1, name=name)
         assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("f", [lambda m, x: m.roll(x, (1, 2), (0, 0)), lambda m, x: m.diag(x[:, 0], 1),
+                               lambda m, x: m.diagonal(m.outer(x[:, 0], x[:, 1]), -2),
+                               lambda m, x: m.diagonal(x), lambda m, x: m.diagonal(x, 1, 1, 0), lambda m, x: m.std(x, axis=0, ddof=1),
+                               lambda m, x: m.var(x, axis=0, ddof=3),
+                               lambda m, x: m.take(x, [0, 1, 2, -1], axis=1), lambda m, x: m.rot90(x), lambda m, x: m.tril(x, -1)])
+def test_named_sizes_and_numbers_give_the_same(f):
+    x = gd.input("x", ("n", 3))
+    y = f(gd, x)
+    run = gd.function([x], [y, gd.grad(gd.sum(gd.square(y)), x)])
+    for n in (4, 3, 1, 0):
+        a = np.random.default_rng(n).standard_normal((n, 3))
+        z = gd.input("z", (n, 3))
+        w = f(gd, z)
+        for got, want in zip(run(a), gd.function([z], [w, gd.grad(gd.sum(gd.square(w)), z)])(a), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-13)
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            np.testing.assert_allclose(run(a)[0], f(np, a), rtol=1e-13)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dims import Dim
+from ..dims import Dim, dim_max, dim_min
 from ..dtypes import BOOL, FLOAT64, INT64, PROMOTE, as_dtype, converted, weak
 from ..errors import GraphdiffError, NodeTypeError, OutOfBounds, ShapeError
 from ..graph.build import as_node, make, make_constant, public, scalar
@@ -320,7 +320,7 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Node:
         n = x.shape[a]
         if isinstance(n, int) and n == 0:
             continue
-        k = s % n
+        k = s % dim_max(n, 1)           # a named size may turn out to be 0
         if isinstance(k, int) and k == 0:
             continue
         x = concatenate([cut(x, a, n - k, k), cut(x, a, 0, n - k)], a)
@@ -661,19 +661,13 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
 
 # -- diagonals -----------------------------------------------------------------------------------------------------
 
-def _diagonal_length(n1: Any, n2: Any, offset: int) -> int:
-    return max(0, min(n1 + min(offset, 0), n2 - max(offset, 0)))
+def _diagonal_length(n1: Any, n2: Any, offset: int) -> Any:
+    return dim_max(dim_min(n1 + builtins.min(offset, 0), n2 - builtins.max(offset, 0)), 0)
 
 
 def _diagonal_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
     (x,), (axis1, axis2, offset) = inputs, attrs
-    n1, n2 = x.shape[axis1], x.shape[axis2]
-    if not (isinstance(n1, int) and isinstance(n2, int)):
-        if n1 != n2 or offset:
-            raise ShapeError(f"the sizes {n1} and {n2} are known only when a function runs")
-        n = n1
-    else:
-        n = _diagonal_length(n1, n2, offset)
+    n = _diagonal_length(x.shape[axis1], x.shape[axis2], offset)
     return (*[s for i, s in enumerate(x.shape) if i not in (axis1, axis2)], n), x.dtype
 
 

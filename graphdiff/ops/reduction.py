@@ -342,8 +342,9 @@ def _var(x: Node, axis: Any, ddof: float, keepdims: bool) -> Node:
     if isinstance(ddof, bool) or not isinstance(ddof, (int, float, np.number)):
         raise NodeTypeError(f"ddof must be a number, not {ddof!r}")
     rest = n - ddof
-    if isinstance(rest, float) and rest <= 0:
-        rest = 0.0
+    if ddof > 0:
+        from .binary import maximum
+        rest = maximum(rest, 0.0) if isinstance(rest, Node) else builtins.max(rest, 0.0)
     return total / rest
 
 
