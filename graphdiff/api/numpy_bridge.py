@@ -59,6 +59,8 @@ def _array_function(self: Node, func: Any, types: Any, args: Any, kwargs: Any) -
         kwargs = {"axis1": -2, "axis2": -1, **kwargs}
     if function is None:
         raise located(NodeTypeError(f"np.{name} has no counterpart for nodes"), f"np.{name}", ())
+    if kwargs.get("out", args) is None:       # as if it were not there
+        kwargs = {k: v for k, v in kwargs.items() if k != "out"}
     return function(*args, **kwargs)
 
 
