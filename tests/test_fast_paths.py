@@ -309,3 +309,32 @@ def test_the_derivative_of_a_searched_median():
     want = np.zeros_like(x)
     np.put_along_axis(want, order[:, 449:451], 0.5, axis=1)
     np.testing.assert_array_equal(g, want)
+
+
+# Rows, depth, columns: small ones, and one row or column of every plan and length, beyond a block of depth too.
+TURNED = [(2, 17, 17), (1, 33, 5), (3, 100, 7), (4, 64, 64), (1, 1, 9), (1, 2, 1), (1, 5000, 1), (1, 300, 700), (1, 130, 17), (9, 77, 1),
+          (700, 300, 1), (1, 9001, 40), (16, 90, 90), (1, 127, 1100)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("m, k, n", TURNED)
+def test_products_have_the_same_bits_whichever_way_operands_lie(m, k, n, dtype):
+    """A pass that puts a view in the place of a copy changes nothing."""
+    a, b = rand(m, k, dtype=dtype), rand(k, n, dtype=dtype, seed=1)
+    x, y = nodes(a, b)
+    (want,) = same_bits_by_threads([x @ y], {x: a, y: b})
+    feeds = [a.T.copy(), b.T.copy(), np.repeat(a, 2, axis=1), np.repeat(np.repeat(b, 2, axis=1), 3, axis=0)]
+    at, bt, wide, spread = nodes(*feeds)
+    dense, turned, stepped = [(x, y), [(at.T, y), (x, bt.T), (at.T, bt.T)], [(wide[:, ::2], y), (x, spread[::3, ::2]), (wide[:, ::2], bt.T)]]
+    for p, q in (dense, *turned, *stepped):
+        f = gd.function([x, y, at, bt, wide, spread], [p @ q, (p @ q).T])
+        value, back = f(a, b, *feeds)
+        assert value.tobytes() == want.tobytes() and back.tobytes() == want.T.tobytes()
+
+
+def test_a_long_product_is_cut_the_same_whichever_way_it_lies():
+    a, b = rand(1, 30_000, dtype="float32"), rand(30_000, 512, dtype="float32", seed=1)
+    x, y = nodes(a, b)
+    z = gd.input("z", b.T.shape, "float32")
+    (want,) = same_bits_by_threads([x @ y], {x: a, y: b})
+    assert gd.function([x, z], x @ z.T)(a, b.T.copy()).tobytes() == want.tobytes()
