@@ -1,0 +1,163 @@
+"""Operations on whole arrays against NumPy's: reductions, sorts, scans, movement, indexing, norms, pooling, products.
+
+Shapes are chosen where implementations differ: few long lines and many short ones, along and across memory, a handful of
+elements, operands that lie transposed. NumPy's products write into an array that is there (`out=`). Set OPENBLAS_NUM_THREADS=1,
+or NumPy's large products run on every core.
+
+    OPENBLAS_NUM_THREADS=1 python benchmarks/array_sweep.py                # everything, some minutes
+    OPENBLAS_NUM_THREADS=1 python benchmarks/array_sweep.py '^matmul.*f32' # by name
+"""
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sweep import DTYPES, Row, main, sample
+
+import graphdiff as gd
+
+SHAPES = ((1_000_000,), (1000, 1000), (100, 100), (10_000, 10), (10, 100_000), (16,), (8, 8))
+REDUCTIONS = "sum mean prod max min ptp any all argmax argmin count_nonzero var std median".split()
+FLOATS_ONLY = {"prod", "var", "std"}                  # of integers: products overflow, moments are those of float64
+SORTED = ((100, 16), (100, 100), (50, 500), (20, 1000), (4, 4000), (1, 100_000), (1000, 8))
+SIZES = (1, 2, 3, 4, 7, 8, 16, 17, 31, 64, 100, 256)
+
+
+def operands(*shapes: Any, dtype: str) -> list[Any]:
+    return [sample(shape, dtype, seed) for seed, shape in enumerate(shapes)]
+
+
+def tolerance(dtype: str, n: int) -> float | None:
+    """Of sums of n products: both libraries round in an order of their own."""
+    return 4 * n ** 0.5 * float(np.finfo(dtype).eps) + 1e-12 if dtype.startswith("float") else None
+
+
+def both(name: str, shapes: Any, dtype: str, f: Callable[..., Any], close: float | None = None) -> Row:
+    """A row of an expression f(module, *operands) that both libraries take."""
+    return Row(f"{name} {dtype}", partial(operands, *shapes, dtype=dtype), partial(f, gd), partial(f, np), tolerance=close)
+
+
+def reductions() -> Iterator[Row]:
+    for dtype in DTYPES:
+        real = dtype.startswith("float")
+        for shape in SHAPES:
+            for axis in (None,) if len(shape) == 1 else (None, 0, 1):
+                n = int(np.prod(shape)) if axis is None else shape[axis]
+                for name in REDUCTIONS:
+                    if (name in FLOATS_ONLY and not real) or (dtype == "bool" and name in ("ptp", "median")):
+                        continue
+                    if dtype in ("bool", "uint8") and name in ("sum", "mean"):
+                        continue                      # NumPy's sum of bytes is unsigned: another dtype than ours
+                    close = 2e-2 if dtype == "float16" else 1e-4 if dtype == "float32" and n > 100 else tolerance(dtype, n)
+                    yield both(f"{name} axis={axis} {shape}", [shape], dtype, lambda m, x, name=name, axis=axis: getattr(m, name)(x, axis=axis), close)
+
+
+def scans_and_sorts() -> Iterator[Row]:
+    for dtype in DTYPES[1:]:
+        for shape in ((1_000_000,), (1000, 1000), (100, 100)):
+            for axis in range(len(shape)):
+                if dtype != "uint8":
+                    yield both(f"cumsum axis={axis} {shape}", [shape], dtype, lambda m, x, axis=axis: m.cumsum(x, axis=axis),
+                               2.0 if dtype == "float16" else 1e-2 if dtype == "float32" else 1e-9)
+        for shape in SORTED:
+            yield both(f"sort {shape}", [shape], dtype, lambda m, x: m.sort(x, axis=-1))
+            yield Row(f"argsort {shape} {dtype}", partial(operands, shape, dtype=dtype), gd.argsort, lambda x: np.argsort(x, kind="stable"))
+        yield both("sort axis=0 (100, 1000)", [(100, 1000)], dtype, lambda m, x: m.sort(x, axis=0))
+
+
+MOVES: dict[str, tuple[int, Callable[..., Any]]] = {
+    "stack axis=0": (2, lambda m, x, y: m.stack([x, y])),
+    "stack axis=-1": (2, lambda m, x, y: m.stack([x, y], axis=-1)),
+    "concatenate axis=0": (2, lambda m, x, y: m.concatenate([x, y])),
+    "concatenate axis=1": (2, lambda m, x, y: m.concatenate([x, y], axis=1)),
+    "pad": (1, lambda m, x: m.pad(x, 1)),
+    "roll axis=0": (1, lambda m, x: m.roll(x, 3, axis=0)),
+    "roll axis=1": (1, lambda m, x: m.roll(x, 3, axis=1)),
+    "tile": (1, lambda m, x: m.tile(x, (2, 2))),
+    "repeat axis=0": (1, lambda m, x: m.repeat(x, 2, axis=0)),
+    "repeat axis=1": (1, lambda m, x: m.repeat(x, 2, axis=1)),
+    "tril": (1, lambda m, x: m.tril(x)),
+}
+
+
+def movement() -> Iterator[Row]:
+    for dtype in DTYPES:
+        for name, (n, f) in MOVES.items():
+            yield both(f"{name} (500, 500)", [(500, 500)] * n, dtype, f)
+        if dtype != "bool":
+            yield both("diff (500, 500)", [(500, 500)], dtype, lambda m, x: m.diff(x))
+            for n in (30, 1000):
+                yield both(f"outer {n}", [n, n], dtype, lambda m, x, y: m.outer(x, y))
+
+
+def places(n: int, shape: Any) -> Any:
+    return np.random.default_rng(3).integers(0, n, shape)
+
+
+def indexing() -> Iterator[Row]:
+    """Each: the array's shape, the size of the axis that is indexed, the shapes of indices, and the expression."""
+    cases: dict[str, tuple[Any, int, list[Any], Callable[..., Any]]] = {
+        "take 16 of 1000": (1000, 1000, [16], lambda m, x, i: m.take(x, i, axis=0)),
+        "take 1e5 of 1e5": (100_000, 100_000, [100_000], lambda m, x, i: m.take(x, i, axis=0)),
+        "take rows": ((1000, 64), 1000, [500], lambda m, x, i: m.take(x, i, axis=0)),
+        "take columns": ((500, 500), 500, [100], lambda m, x, i: m.take(x, i, axis=1)),
+        "x[i, j]": ((500, 500), 500, [10_000, 10_000], lambda m, x, i, j: x[i, j]),
+        "take_along_axis": ((500, 500), 500, [(500, 500)], lambda m, x, i: m.take_along_axis(x, i, axis=1)),
+    }
+    for dtype in DTYPES:
+        for name, (shape, n, at, f) in cases.items():
+            yield Row(f"{name} {dtype}", lambda shape=shape, n=n, at=at, dtype=dtype: [sample(shape, dtype), *[places(n, a) for a in at]],
+                      partial(f, gd), partial(f, np))
+
+
+def largest_of_windows(x: Any, p: int) -> Any:
+    n, c, h, w = x.shape
+    return x.reshape(n, c, h // p, p, w // p, p).max(axis=(3, 5))
+
+
+def norms_and_pooling() -> Iterator[Row]:
+    for dtype in ("float32", "float64"):
+        for shape, axis in (((1_000_000,), None), ((1000, 1000), 1), ((1000, 1000), 0)):
+            yield Row(f"norm axis={axis} {shape} {dtype}", partial(operands, shape, dtype=dtype), lambda x, axis=axis: gd.norm(x, axis=axis),
+                      lambda x, axis=axis: np.linalg.norm(x, axis=axis), tolerance=1e-4 if dtype == "float32" else 1e-12)
+        for p, shape in ((7, (16, 64, 7, 7)), (8, (16, 64, 8, 8)), (2, (8, 16, 32, 32))):
+            yield Row(f"max_pool {p} {shape} {dtype}", partial(operands, shape, dtype=dtype), lambda x, p=p: gd.max_pool(x, p),
+                      partial(largest_of_windows, p=p))
+
+
+def products() -> Iterator[Row]:
+    """Every eleventh of all shapes of SIZES, dense and with either operand transposed; vectors; batches."""
+    shapes: list[tuple[Any, Any]] = [((m, k), (k, n)) for m in SIZES for k in SIZES for n in SIZES][::11]
+    shapes += [((n, n), (n,)) for n in (8, 64, 256, 1000)] + [((n,), (n, n)) for n in (8, 64, 256, 1000)]
+    shapes += [((64, 64, 64), (64, 64, 64)), ((1000, 3, 3), (1000, 3, 3)), ((1000, 4, 4), (1000, 4, 4)), ((1000, 4, 4), (1000, 4, 1))]
+    for dtype in ("float32", "float64"):
+        for a, b in shapes:
+            for turned in ("", "left", "right"):
+                if (turned == "left" and len(a) == 1) or (turned == "right" and len(b) == 1):
+                    continue
+                yield product(a, b, turned, dtype)
+
+
+def product(a: Any, b: Any, turned: str, dtype: str) -> Row:
+    """x @ y; the operand that is `turned` is stored with its last two axes exchanged."""
+    def stored(shape: Any, side: str) -> Any:
+        return (*shape[:-2], shape[-1], shape[-2]) if turned == side else shape
+
+    def f(m: Any, x: Any, y: Any, **out: Any) -> Any:
+        return m.matmul(m.swapaxes(x, -1, -2) if turned == "left" else x, m.swapaxes(y, -1, -2) if turned == "right" else y, **out)
+
+    name = f"matmul {a} {b}{f' {turned} turned' if turned else ''} {dtype}"
+    return Row(name, partial(operands, stored(a, "left"), stored(b, "right"), dtype=dtype), partial(f, gd), partial(f, np), len(a) + len(b) > 2,
+               tolerance(dtype, 16 * a[-1]))
+
+
+def rows() -> Iterator[Row]:
+    for part in (reductions, scans_and_sorts, movement, indexing, norms_and_pooling, products):
+        yield from part()
+
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__, rows()))
