@@ -98,6 +98,34 @@ def test_softmax_family_over_the_whole_range(shift):
                 checked(3)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [31, 33, 63, 64, 65, 200, 1000, 4096, 5000])
+def test_softmax_of_lines_that_leave_the_ordinary(n, dtype):
+    """Lines whose exponentials are normal numbers take a short form: others lie before, between and behind them, in rows and columns."""
+    draw = np.random.default_rng(n)
+    far = {"float32": 87.0, "float64": 707.0}[dtype]
+    a = draw.standard_normal((12, n)).astype(dtype)
+    a[2, n // 2:] = -np.inf
+    a[4] -= np.linspace(0, 1.3 * far, n)
+    a[5, -1] += 1.5 * far
+    a[7] = -np.inf
+    a[8, n // 3], a[9, 0] = np.nan, np.inf
+    a[11, ::3] = -far
+    x, t = gd.input("x", a.shape, dtype), gd.input("t", a.T.shape, dtype)
+    soft, log, soft_t, log_t = gd.function([x, t], [gd.softmax(x), gd.log_softmax(x), gd.softmax(t, axis=0), gd.log_softmax(t, axis=0)])(a, a.T)
+    np.testing.assert_array_equal(soft, soft_t.T)
+    np.testing.assert_array_equal(log, log_t.T)
+    with np.errstate(all="ignore"):
+        top = a.max(1, keepdims=True)
+        v = (a - np.where(top == -np.inf, 0, top).astype(dtype)).astype(np.longdouble)       # the difference is rounded, as it has to be
+        s = np.exp(v).sum(1, keepdims=True)
+        want, want_log = np.exp(v) / np.where(s == 0, 1, s), v - np.log(np.where(s == 0, 1, s))
+    info = np.finfo(dtype)
+    np.testing.assert_allclose(soft, want.astype(dtype), rtol=8 * info.eps, atol=4 * info.smallest_subnormal)
+    np.testing.assert_allclose(log, want_log.astype(dtype), rtol=8 * info.eps, atol=8 * info.eps)
+    checked(4)
+
+
 def test_the_pass_of_stable_forms_saves_what_was_written_naively():
     """log(softmax), log(sum(exp)), log(1 + exp), 1 / (1 + exp(-x)): with the pass right at 1000, without it inf or NaN."""
     x = gd.input("x", (3,))
