@@ -145,6 +145,24 @@ def test_integer_division(op, dtype):
     both(apply, x[:2100].reshape(7, 300), y[:7].reshape(7, 1))
 
 
+@pytest.mark.parametrize("to", ["int32", "int64", "uint8"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_floats_to_integers_of_every_length(dtype, to):
+    """Cut off; what int32 (of uint8 too) or int64 does not hold, and NaN, is its minimum."""
+    x = np.concatenate([numbers(300, dtype), np.array([255.9, -0.9, 256, 2.0**31, 2.0**31 - 0.5, -2.0**31 - 1, -2.0**31 - 0.5, 2.0**63, -2.0**63,
+                                                       1e30, -1e30]).astype(dtype)])
+    end = 2.0**63 if to == "int64" else 2.0**31
+    whole = np.trunc(x.astype(np.float64))
+    held = (whole >= -end) & (whole < end)
+    want = np.where(held, np.where(held, whole, 0).astype(np.int64), -int(end)).astype(to)
+    node = gd.input("x", ("n",), dtype)
+    f = gd.function([node], node.astype(to))
+    for n in range(70):
+        same(f(x[-n:] if n else x[:0]), want[-n:] if n else want[:0])
+    same(f(x), want)
+    same(f(x[::-3]), want[::-3])
+
+
 VIEWS = {"reversed": lambda x: x[:, ::-1], "rows reversed": lambda x: x[::-1], "every second": lambda x: x[:, 1::2], "every third": lambda x: x[:, ::3],
          "every fourth": lambda x: x[:, 3::4], "every fifth back": lambda x: x[:, ::-5], "turned": lambda x: x.T,
          "turned and reversed": lambda x: x.T[::-1, ::-1],

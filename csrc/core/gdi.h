@@ -43,6 +43,9 @@ typedef struct gdi_kernel {
 /* An elementwise loop over contiguous operands: out may be the same pointer as any operand, else no overlap. */
 typedef void (*gdi_map_fn)(int64_t n, const void *const *in, void *out);
 
+/* A loop of two operands whose neighbours are step[0], step[1] elements apart. */
+typedef void (*gdi_stepped_fn)(int64_t n, const void *const *in, const int64_t *step, void *out);
+
 /* A block of two axes to move: out[i*os0 + j*os1] = in[i*is0 + j*is1], 0 <= i < n0, 0 <= j < n1, strides in elements. */
 typedef struct gdi_block {
     int64_t n0, n1, os0, os1, is0, is1;
@@ -100,7 +103,8 @@ typedef struct gdi_table {
     int (*supported)(void);
     gdi_map_fn map[GD_MAP_COUNT][GD_DTYPE_COUNT];        /* by op and operand dtype (where: dtype of the branches) */
     gdi_map_fn single[GD_MAP_COUNT][GD_DTYPE_COUNT][2];  /* the same where operand 0, 1 is one element; NULL: there is none */
-    gdi_map_fn half[2];                                  /* negative, abs of float16, which only touch the sign */
+    gdi_stepped_fn stepped[GD_MAP_COUNT][GD_DTYPE_COUNT];    /* of two operands of 4 or 8 bytes an element; NULL: there is none */
+    gdi_map_fn half[GD_MAP_COUNT];                       /* of float16 as it is; NULL: by way of float32 */
     gdi_map_fn clip[GD_DTYPE_COUNT][2];                  /* minimum(maximum(x, y), z); [1]: where y and z are one element */
     gdi_map_fn cast[GD_DTYPE_COUNT][GD_DTYPE_COUNT];     /* from, to */
     const gdi_kernel *kernel[GD_KERNEL_COUNT];           /* by op - GD_MAP_COUNT */

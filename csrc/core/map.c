@@ -233,6 +233,7 @@ static const void *load(const gdi_plan *p, const gdi_plan_operand *o, feed *f, c
         values = at;
         break;
     case GDI_SINGLE:
+    case GDI_STEPPED:
         return at;
     case GDI_FILL:
         fresh = f->held != at;
@@ -286,7 +287,9 @@ static void run_row(const gdi_plan *p, feed *f, const block *b, int64_t row, val
         narrow[k] = o->feed == GDI_DIRECT && !o->stream ? to[k] : f[k].raw;
         v->at[k] = o->cast ? f[k].wide : narrow[k];
     }
-    for (const gdi_micro *m = p->micro, *end = m + p->n_micro; m < end; m++) {
+    if (p->stepped)
+        p->stepped(b->count, (const void *const *)v->at + 1, p->step, v->at[0]);
+    for (const gdi_micro *m = p->micro, *end = m + (p->stepped ? 0 : p->n_micro); m < end; m++) {
         const void *const in[GDI_LOOP_VALUES] = {v->at[m->from[0]], v->at[m->from[1]], v->at[m->from[2]], v->at[m->from[3]], v->at[m->from[4]]};
         if (m->fn)
             m->fn(b->count, in, v->at[m->to]);

@@ -202,6 +202,28 @@ static void feed_singles(gdi_plan *p, const gdi_single *single)
     }
 }
 
+/* Operands that are not contiguous are read where they lie: to gather them first is to wait for memory, and then again for
+ * that of the result. Where shuffles gather several elements of 4 bytes at once, that is as fast. */
+enum { STEPPED_4_FROM = 4 };
+static void feed_stepped(gdi_plan *p)
+{
+    int spread = 0, fit = p->stepped && p->operand[0].feed == GDI_DIRECT && !p->operand[0].stream;
+    for (int k = 1; k < p->n_out + p->n_in; k++) {
+        const gdi_plan_operand *o = p->operand + k;
+        const int64_t stride = o->stride[p->ndim - 1] / o->size, apart = stride < 0 ? -stride : stride;
+        fit &= o->feed != GDI_TURN && !o->cast;
+        spread |= o->feed == GDI_GATHER && (o->size == 8 || apart >= STEPPED_4_FROM);
+        if (fit)
+            p->step[k - 1] = stride;
+    }
+    if (!fit || !spread) {
+        p->stepped = NULL;
+        return;
+    }
+    for (int k = 1; k < p->n_out + p->n_in; k++)
+        p->operand[k].feed = GDI_STEPPED;
+}
+
 static int any_fed(const gdi_plan *p, int first, int feed)
 {
     for (int k = first; k < p->n_out + p->n_in; k++)
@@ -212,7 +234,7 @@ static int any_fed(const gdi_plan *p, int first, int feed)
 
 static int has_buffer(const gdi_plan_operand *o)
 {
-    return (o->feed != GDI_DIRECT && o->feed != GDI_SUM && o->feed != GDI_SINGLE) || o->cast || o->stream;
+    return (o->feed != GDI_DIRECT && o->feed != GDI_SUM && o->feed != GDI_SINGLE && o->feed != GDI_STEPPED) || o->cast || o->stream;
 }
 
 static int any_buffer(const gdi_plan *p)
@@ -264,10 +286,12 @@ static void choose_blocks(gdi_plan *p, const layout *l, const gdi_single *single
     if (p->inner < LONG_ROW || !any_fed(p, 0, GDI_GATHER)) {
         p->block = any_fed(p, p->n_out, GDI_SINGLE) && !any_buffer(p) ? SINGLE_BLOCK : flat_block(p);
         p->items = parts(p->n, p->block);
+        p->stepped = NULL;
         return;
     }
     p->by_row = 1;
     feed_rows(p, l);
+    feed_stepped(p);
     feed_singles(p, single);
     const int64_t rows = l->ndim > 1 ? l->shape[l->ndim - 2] : 1;
     const int tiled = rows > 1 && any_fed(p, p->n_out, GDI_TURN);
@@ -392,19 +416,26 @@ static void finish_plan(gd_program *program, gdi_plan *p, const layout *l, int64
     program->parallel |= p->items > p->grain;
 }
 
-/* with: the loops where operand 0, 1 is one element. */
-static int make_plan(gd_program *program, layout *l, const gd_view *const *view, int64_t n, int64_t cost, gdi_map_fn fn,
-                     const gdi_map_fn *with, const gdi_table *t, gdi_step *out)
+/* The loops for an operation: of contiguous operands; where operand 0, 1 is one element; where operands are spread. */
+typedef struct loops {
+    gdi_map_fn fn;
+    const gdi_map_fn *single;
+    gdi_stepped_fn stepped;
+} loops;
+
+static int make_plan(gd_program *program, layout *l, const gd_view *const *view, int64_t n, int64_t cost, const loops *of,
+                     const gdi_table *t, gdi_step *out)
 {
     gdi_plan *p = new_plan(program, l, n, 1, 1, 0);
     if (!p)
         return GD_NO_MEMORY;
-    p->micro[0] = (gdi_micro){.fn = fn, .from = {1, p->n_in > 1 ? 2 : 1, p->n_in > 2 ? 3 : 1}};
+    p->micro[0] = (gdi_micro){.fn = of->fn, .from = {1, p->n_in > 1 ? 2 : 1, p->n_in > 2 ? 3 : 1}};
     place_operands(p, l, view, t);
+    p->stepped = of->stepped;
     gdi_single single[2] = {{NULL, 0}, {NULL, 0}};
     if (p->n_in == 2) {
-        single[0] = (gdi_single){with[1], 1 << 2};
-        single[with[1] != NULL] = (gdi_single){with[0], 1 << 1};
+        single[0] = (gdi_single){of->single[1], 1 << 2};
+        single[of->single[1] != NULL] = (gdi_single){of->single[0], 1 << 1};
     }
     finish_plan(program, p, l, 0, cost, single, out);
     return GD_OK;
@@ -436,12 +467,13 @@ int gdi_map_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t,
     const int64_t cost = cost_of(in->op, l.size[in->n_in]);
     const int far = total_nbytes(&l, n) >= FAR_NBYTES;
     gdi_map_fn fn = gdi_map_lookup(far ? gdi_map_far(t, in->op, in->n_in) : t, in->op, dtype);
-    if (dtype == GD_FLOAT16 && (in->op == GD_OP_NEGATIVE || in->op == GD_OP_ABS)) {
+    if (dtype == GD_FLOAT16 && t->half[in->op]) {
         l.half = 1;
-        fn = t->half[in->op == GD_OP_ABS];
+        fn = t->half[in->op];
     }
     if (!fits_flat(&l, view, n))
-        return make_plan(p, &l, view, n, cost, fn, (far ? gdi_map_far(t, in->op, 1) : t)->single[in->op][dtype], t, out);
+        return make_plan(p, &l, view, n, cost, &(loops){fn, (far ? gdi_map_far(t, in->op, 1) : t)->single[in->op][dtype],
+                                                        t->stepped[in->op][dtype]}, t, out);
     make_flat(&l, view, n, cost, fn, out);
     p->parallel |= n * cost > GRAIN_QUARTER_NS;
     return GD_OK;

@@ -103,6 +103,7 @@ enum gdi_feed {
     GDI_GATHER,              /* brought together */
     GDI_TURN,                /* the same, many rows at once: they lie side by side */
     GDI_SINGLE,              /* one value for a row or for all, which the kernel takes as one */
+    GDI_STEPPED,             /* the kernel takes its steps */
     GDI_SUM                  /* an output that is a sum along the rows */
 };
 
@@ -144,6 +145,8 @@ typedef struct gdi_plan {
     int64_t unit;            /* elements that buffers and registers hold */
     gdi_micro *micro;
     gdi_sink *sink;
+    gdi_stepped_fn stepped;  /* does the only operation on operands that lie `step` elements apart; else NULL */
+    int64_t step[2];
     gdi_whole_fn whole;      /* does all there is to do, one operation and its sum; else NULL */
     gdi_plan_operand *operand;               /* out.., in.. */
     int32_t by_row;          /* blocks are pieces of rows */

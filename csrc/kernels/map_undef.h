@@ -16,6 +16,7 @@
 #undef GD_MAP1
 #undef GD_MAP2
 #undef GD_MAP2_SINGLE
+#undef GD_MAP2_STEPPED
 #undef GD_SINGLE
 #undef GD_MAP3
 #undef GD_NONE

@@ -131,6 +131,7 @@ def lanes():
         rows(name, mp.erf, [(max(step * (k - mpf(0.5)), mpf(0)), step * (k + mpf(0.5)) if k < 15 else end, step * k) for k in range(16)],
              degree, name == "f_erf", f"erf by multiples of {float(step)}, less d at the first", odd=name == "f_erf", unit=True)
     logs()
+    halves()
     lines.append("#endif")
 
 
@@ -152,6 +153,21 @@ def logs():
     fit("f_log2p", series(lambda r: (mp.log1p(r) * c - c * r + c * r * r / 2) / r**3, c / 3), -top, top, 22,
         "(log2(1 + r) - (r - r^2/2) / ln 2) / r^3", True)
     fit("f_x_log10", series(lambda f: mp.log1p(f) / mp.log(10) / f, 1 / mp.log(10)), -top, top, 26, "log10(1+f) / f", True)
+
+
+def halves():
+    """For float16: 18 bits are wrong in one of a hundred last places."""
+    for name, scale in (("log", mpf(1)), ("log2", 1 / mp.log(2)), ("log10", 1 / mp.log(10))):
+        fit(f"f_h_{name}", series(lambda r, scale=scale: mp.log1p(r) / r * scale, scale), "-0.2501", "0.5001", 18, f"{name}(1 + r) / r", True)
+    fit("f_h_exp2", lambda r: mpf(2) ** r, "-0.5005", "0.5005", 18, "2^r", True)
+    fit("f_h_cbrt", mp.cbrt, 1, 2, 18, "cbrt(m)", True)
+    h, q = mp.log(2) / 2 * mpf("1.001"), (mp.pi / 4) ** 2 * mpf("1.002")
+    fit("f_h_expm1", series(lambda r: mp.expm1(r) / r, mpf(1)), -h, h, 18, "(exp(r) - 1) / r", True)
+    fit("f_h_cosh", lambda z: mp.cosh(mp.sqrt(z)), 0, h**2, 18, "cosh(r) by z = r^2", True)
+    fit("f_h_sinh", of_square(lambda r: mp.sinh(r) / r, mpf(1)), 0, h**2, 18, "sinh(r) / r by z = r^2", True)
+    fit("f_h_cos", lambda z: mp.cos(mp.sqrt(z)), 0, q, 18, "cos(r) by z = r^2", True)
+    fit("f_h_sin", of_square(lambda r: mp.sin(r) / r, mpf(1)), 0, q, 18, "sin(r) / r by z = r^2", True)
+    fit("f_h_acos", series(lambda u: mp.acos(1 - u) / mp.sqrt(u), mp.sqrt(2)), 0, 1, 18, "acos(1 - u) / sqrt(u)", True)
 
 
 def grid(name, numbers, single, what):
@@ -324,6 +340,7 @@ def constants():
     split("F_INVLN2_", 1 / mp.log(2), (24, 24), "f")
     split("F_LOG10_2_", mp.log10(2), (15, 24), "f")
     split("F_PIO4_", mp.pi / 4, (24, 24), "f")
+    split("F_TAN_PIO2_", mp.pi / 2, (23, 11, 24), "f")
     split("F_PIO2_", mp.pi / 2, (23, 24, 24), "f")        # 23: all parts are positive, so that -0 stays -0
 
 
