@@ -96,27 +96,33 @@ def _renamed(function: Any, options: dict[str, Any]) -> dict[str, Any] | None:
     return {NUMPYS_NAMES[k] if k in odd else k: v for k, v in options.items()}
 
 
+def _better(error: Exception, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """What a public function does about an error: raise a located one, raise it as it is, or be called again with these options."""
+    if isinstance(error, GraphdiffError):
+        return error if getattr(error, "located", False) else located(error, function.__name__, args)
+    if isinstance(error, OverflowError):        # of a number for NumPy or for a C integer
+        return located(OutOfRange(str(error)), function.__name__, args)
+    here = error.__traceback__
+    if here is None or here.tb_next is not None:
+        return error
+    renamed = _renamed(function, options)
+    # The call itself did not fit: a wrong keyword, too many or too few arguments.
+    return located(NodeTypeError(str(error).partition("() ")[2] or str(error)), function.__name__, args) if renamed is None else renamed
+
+
 def public(function: Callable[P, R]) -> Callable[P, R]:
     """Decorator of public functions that check arguments before they make nodes: locates what they raise."""
     @wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
-        except GraphdiffError as error:
-            if getattr(error, "located", False):
+        except (GraphdiffError, OverflowError, TypeError) as error:
+            better = _better(error, function, args, kwargs)
+            if better is error:
                 raise
-            raise located(error, function.__name__, args) from None
-        except OverflowError as error:      # of a number for NumPy or for a C integer
-            raise located(OutOfRange(str(error)), function.__name__, args) from None
-        except TypeError as error:
-            here = error.__traceback__
-            if here is None or here.tb_next is not None:
-                raise
-            renamed = _renamed(function, kwargs)
-            if renamed is not None:
-                return wrapper(*args, **renamed)
-            # The call itself did not fit: a wrong keyword, too many or too few arguments.
-            raise located(NodeTypeError(str(error).partition("() ")[2] or str(error)), function.__name__, args) from None
+            if isinstance(better, Exception):
+                raise better from None
+        return wrapper(*args, **better)
     return wrapper
 
 
