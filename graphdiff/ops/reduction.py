@@ -288,7 +288,7 @@ def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
 def count_nonzero(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
     """How many elements are nonzero, int64."""
     x = as_node(x)
-    return make(COUNT_NONZERO, (x,), (_axes(x, axis), _flag(keepdims)))
+    return make(COUNT_NONZERO, (x,), (_axes(x, axis, True), _flag(keepdims)))
 
 
 def _count(x: Node, axes: tuple[int, ...], dtype: Any) -> Any:

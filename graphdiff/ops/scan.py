@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import BOOL, FLOAT16, FLOAT32, INT64
+from ..dtypes import BOOL, FLOAT16, FLOAT32, INT64, float_of
 from ..errors import AxisError, NodeTypeError, ShapeError
 from ..graph.build import as_node, make, public
 from ..graph.node import Node
@@ -349,7 +349,7 @@ def median(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
     kept = [i for i in range(x.ndim) if i not in axes]
     n = nelements(tuple(x.shape[a] for a in axes))
     if isinstance(n, int) and n == 0:
-        return full(_shape(x, axes, _flag_of(keepdims)), np.nan, x.dtype)
+        return full(_shape(x, axes, _flag_of(keepdims)), np.nan, float_of(x.dtype))
     flat = reshape_to(permute(x, [*kept, *axes]), (*[x.shape[i] for i in kept], n))
     last = flat.ndim - 1
     pair = floating(make(RANKED, (flat,), (last, (n - 1) // 2, n // 2)))
