@@ -87,11 +87,12 @@ static char *address(const gdi_plan *p, const gdi_plan_operand *o, const feed *f
 }
 
 /* ---- moving elements ---- */
-/* Runs shorter than this are moved here: more are worth a call of the ISA's own, which shuffles small strides. */
-enum { SHORT_RUN = 24 };
+/* Runs shorter than this are moved here: more are worth a call of the ISA's own, which shuffles small strides. One value again
+ * and again is soon written. */
+enum { SHORT_RUN = 24, SHORT_FILL = 128 };
 INLINE void move_any(int size, const gdi_plan_operand *o, char *to, int64_t to_stride, const char *from, int64_t from_stride, int64_t n)
 {
-    if (n < SHORT_RUN)
+    if (n < SHORT_RUN || (from_stride == 0 && n <= SHORT_FILL))
         move_run(size, to, to_stride, from, from_stride, n);
     else
         o->move(to, from, &(gdi_block){1, n, 0, to_stride / size, 0, from_stride / size});
