@@ -831,16 +831,22 @@ def arange(*args: Any, start: Any = None, stop: Any = None, step: Any = None, dt
     if len(args) == 1 and isinstance(args[0], Dim):
         n = _count(args[0], (args[0],))
         return n if dtype is None else cast(n, as_dtype(dtype))
+    a = _ranged(args)
+    return make_constant(converted(a, as_dtype(a.dtype if dtype is None else dtype)))
+
+
+def _ranged(args: tuple[Any, ...]) -> Any:
+    if any(isinstance(v, Node) for v in args):
+        raise NodeTypeError("bounds must be numbers, the length of an array is part of its shape")
+    if len(args) == 3 and args[2] == 0:
+        raise ShapeError("the step is 0")
     try:
         _check_range(args)
-        a = np.arange(*args)
-    except (TypeError, ValueError, ZeroDivisionError) as error:
-        if any(isinstance(v, Node) for v in args):
-            raise NodeTypeError("bounds must be numbers, the length of an array is part of its shape") from None
-        if isinstance(error, GraphdiffError):
-            raise
+        return np.arange(*args)
+    except GraphdiffError:
+        raise
+    except (TypeError, ValueError) as error:
         raise ShapeError(f"{error}") from None
-    return make_constant(converted(a, as_dtype(a.dtype if dtype is None else dtype)))
 
 
 def _bounds(args: tuple[Any, ...], start: Any, stop: Any, step: Any) -> tuple[Any, ...]:
