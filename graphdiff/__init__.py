@@ -23,6 +23,7 @@ from .dtypes import INT32 as int32
 from .dtypes import INT64 as int64
 from .dtypes import UINT8 as uint8
 from .graph.build import checked_array as _checked_array
+from .graph.build import check_name as _check_name
 from .graph.build import make_constant as _make_constant
 from .graph.build import named_input, public
 from .graph.node import Node
@@ -92,6 +93,7 @@ def constant(value: Any, name: str | None = None, *, dtype: Any = None) -> Node:
     """An array (copied) as a node that never changes. Objects, text, dates and complex numbers are a DTypeError."""
     if isinstance(value, Node):
         return value
+    _check_name(name)
     array = _checked_array(value, "value")
     if dtype is not None:
         from .dtypes import as_dtype, converted

@@ -7,7 +7,7 @@ import pytest
 from counting import checked
 
 import graphdiff as gd
-from graphdiff.errors import GraphdiffError, NoMemory, OutOfRange, ShapeError
+from graphdiff.errors import BadValue, GraphdiffError, NodeTypeError, NoMemory, OutOfRange, ShapeError
 
 
 def same(f, *arrays):
@@ -601,3 +601,54 @@ def test_numpys_functions_take_its_names_and_an_out_that_is_none():
         np.testing.assert_allclose(gd.evaluate(f(x), {x: a}), f(a), rtol=1e-14)
     with pytest.raises(gd.errors.NodeTypeError, match=r"(?s)sum: got an unexpected keyword argument 'out'.*test_odd_input.py"):
         np.sum(x, out=np.zeros(3))
+
+
+@pytest.mark.parametrize("make", [gd.constant, gd.variable])
+def test_a_dtype_is_no_name(make):
+    for name in ("float32", "bool", "int64"):
+        with pytest.raises(NodeTypeError, match="stands where the name is"):
+            make([1.0, 2.0], name)
+    with pytest.raises(NodeTypeError, match="a name is a str"):
+        make([1.0, 2.0], np.float32)
+    assert make([1.0], "float").name == "float"
+
+
+@pytest.mark.parametrize("join", [gd.stack, gd.concatenate, gd.hstack, gd.vstack, gd.dstack, gd.column_stack])
+def test_what_is_joined_is_a_list(join):
+    for odd in (3, None):
+        with pytest.raises(NodeTypeError, match="a list of operands is needed"):
+            join(odd)
+    x = gd.input("x", (3,))
+    assert join(part for part in (x, x)).shape == join([x, x]).shape
+
+
+def test_single_bools_and_ragged_lists_are_no_index():
+    x = gd.input("x", (4, 3))
+    for index in (lambda: x[np.array(True)], lambda: x.at[np.array(False)].set(1.0)):
+        with pytest.raises(NodeTypeError, match="a single bool is not an index"):
+            index()
+    with pytest.raises(ShapeError, match="different lengths"):
+        x[[[0, 1], [0]]]
+
+
+def test_derivatives_where_a_factor_is_0_and_another_infinite():
+    x = gd.input("x", (3,))
+    at = {x: np.array([np.inf, -np.inf, 1.0])}
+    s = 1 / (1 + np.exp(-1))
+    np.testing.assert_allclose(gd.evaluate(gd.grad(gd.silu(x).sum(), x), at), [1, 0, s * (1 + 1 - s)], rtol=1e-15)
+    g = gd.evaluate(gd.grad(gd.norm(x, ord=0.5), x), {x: np.array([0.0, 1.0, 2.0])})
+    np.testing.assert_allclose(g, [0, 1 + 2 ** 0.5, (1 + 2 ** 0.5) / 2 ** 0.5], rtol=1e-14)
+
+
+def test_what_goes_wrong_elsewhere_is_told_as_it_is():
+    x = gd.input("x", (3,))
+
+    class Odd:
+        def __array__(self, dtype=None, copy=None):
+            raise ValueError("boo")
+    with pytest.raises(ValueError, match="^boo$"):
+        gd.function([x], x)(Odd())
+    with pytest.raises(BadValue, match="NaN or infinities"):
+        gd.check_grads(x * 2, [x], {x: np.array([np.nan, 1.0, 2.0])})
+    with pytest.raises(NodeTypeError, match="y is one node, not a list"):
+        gd.grad([x.sum(), x.mean()], x)

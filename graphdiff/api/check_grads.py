@@ -15,7 +15,7 @@ import numpy as np
 
 from ..diff.forward import jvp
 from ..diff.reverse import connected, grad
-from ..errors import GradientError, NodeTypeError, compose, located_error
+from ..errors import BadValue, GradientError, NodeTypeError, compose, located_error
 from ..graph.build import INPUT, as_node, node_list, public
 from ..graph.node import Node, describe, new_node
 from ..graph.walk import toposort
@@ -85,6 +85,8 @@ def _point(ys: Sequence[Node], xs: Sequence[Node], at: Any) -> dict[Node, Any]:
         feeds[n] = gate.check(value)
         if feeds[n].ndim != n.ndim or any(isinstance(a, int) and a != b for a, b in zip(n.shape, feeds[n].shape, strict=True)):
             raise gate.wrong_shape(feeds[n].shape)
+        if n.dtype.kind == "f" and not np.isfinite(feeds[n]).all():
+            raise BadValue(f"at: {n.label} holds NaN or infinities, where no difference tells a derivative")
     missing = [n for n in toposort([*ys, *xs], stop={id(n) for n in feeds}) if n.op == "input" and n not in feeds]
     if missing:
         raise NodeTypeError(f"at gives no value for input {missing[0].label!r}\nhint: at={{node: array}} with every input the outputs need")

@@ -34,6 +34,8 @@ def grad(y: Any, wrt: Any, *, cotangent: Any = None, unconnected: str = "raise")
     if not single and not isinstance(wrt, (list, tuple)):
         raise NodeTypeError(f"can differentiate with respect to a node or a list of nodes, not {type(wrt).__name__}")
     targets: list[Node] = [wrt] if single else list(wrt)
+    if isinstance(y, (list, tuple)):
+        raise NodeTypeError(f"y is one node, not a {type(y).__name__}\nhint: the gradient of a sum: gd.grad(a + b, x)")
     y = as_node(y)
     if unconnected not in ("raise", "zero"):
         raise NodeTypeError(f"unconnected must be 'raise' or 'zero', not {unconnected!r}")

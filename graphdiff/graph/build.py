@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from ..dtypes import BOOL, FLOAT64, INT64, as_dtype, weak
+from ..dtypes import BOOL, DTYPES, FLOAT64, INT64, as_dtype, weak
 from ..errors import DTypeError, GraphdiffError, NodeTypeError, OutOfRange, compose, one_line
 from ..specs import as_shape, check_shape
 from .node import Node, capture, describe, new_node
@@ -179,6 +179,14 @@ VARIABLE = register(OpDef("variable", "an array that persists between calls", _l
 
 def site_now() -> Any:
     return capture() if CONTEXT.site is None else CONTEXT.site
+
+
+def check_name(name: Any) -> None:
+    """A node's name: text, and not that of a dtype, which gd.input takes in this place."""
+    if name is not None and not isinstance(name, str):
+        raise NodeTypeError(f"a name is a str, not {type(name).__name__}\nhint: give an array of the dtype")
+    if name is not None and name in [d.name for d in DTYPES]:
+        raise NodeTypeError(f"{name!r} stands where the name is\nhint: give an array of that dtype: np.array(value, {name!r})")
 
 
 def make_constant(array: np.ndarray[Any, Any], name: str | None = None) -> Node:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..dtypes import as_dtype
 from ..errors import DTypeError, NodeTypeError, ShapeError
-from .build import CONTEXT, VARIABLE, checked_array, public, site_now
+from .build import CONTEXT, VARIABLE, check_name, checked_array, public, site_now
 from .locks import renewed
 from .node import Node, new_node
 
@@ -61,8 +61,7 @@ def variable(value: Any, name: str | None = None) -> Node:
     """
     if isinstance(value, Node):
         raise NodeTypeError("a variable starts from an array, not from a node\nhint: gd.evaluate(node, {...}) gives one")
-    if name is not None and not isinstance(name, str):
-        raise NodeTypeError(f"a name is a str, not {type(name).__name__}")
+    check_name(name)
     array = checked_array(value, "value")
     return new_node(VARIABLE, (), (Storage(array),), array.shape, array.dtype, site_now(), CONTEXT.origin, name,
                     CONTEXT.scope)

@@ -300,10 +300,10 @@ class Parsed:
         axis = 0
         for item in items:
             if isinstance(item, list):
-                item = np.asarray(item) if not _has_node(item) else _stack(item)
+                item = _listed(item) if not _has_node(item) else _stack(item)
                 if isinstance(item, np.ndarray) and item.size == 0:
                     item = item.astype(np.int64)
-            if isinstance(item, (bool, np.bool_)):
+            if isinstance(item, (bool, np.bool_)) or (isinstance(item, np.ndarray) and item.dtype == bool and item.ndim == 0):
                 raise NodeTypeError("a single bool is not an index\nhint: use gd.where, or x[None] for a new axis")
             if isinstance(item, Node) and item.dtype is BOOL and item.op.name == "constant":
                 item = item._attrs[0]
@@ -321,6 +321,13 @@ class Parsed:
             if item is not None and item is not Ellipsis:
                 axis += 1
         return out
+
+
+def _listed(item: list[Any]) -> Any:
+    try:
+        return np.asarray(item)
+    except ValueError:
+        raise ShapeError("the lists of an index have different lengths") from None
 
 
 def _has_node(item: Any) -> bool:

@@ -394,13 +394,23 @@ def _operands(xs: Any) -> list[Any]:
     return list(xs)
 
 
+def _several(xs: Any) -> Any:
+    """What is joined: a sequence, or an array or node, along its first axis."""
+    if isinstance(xs, (list, tuple)) or (isinstance(xs, (Node, np.ndarray)) and xs.ndim):
+        return xs
+    try:
+        return list(xs)
+    except TypeError:
+        raise NodeTypeError(f"a list of operands is needed, not {type(xs).__name__}") from None
+
+
 @public
 def concatenate(xs: Any, axis: int | None = 0, *, dtype: Any = None) -> Node:
     """Operands joined along an existing axis; None flattens them first. Other sizes must agree (ShapeError names the axis).
 
     dtype: of the result; the operands' common one by default.
     """
-    nodes = _same_dtype(_operands(xs), dtype) if len(xs) else []
+    nodes = _same_dtype(_operands(_several(xs)), dtype)
     if not nodes:
         raise ShapeError("needs at least one operand")
     if axis is None:
@@ -417,7 +427,7 @@ concat = concatenate
 @public
 def stack(xs: Any, axis: int = 0, *, dtype: Any = None) -> Node:
     """Operands of one shape joined along a new axis. dtype: as for concatenate."""
-    nodes = _same_dtype(_operands(xs), dtype) if len(xs) else []
+    nodes = _same_dtype(_operands(_several(xs)), dtype)
     if not nodes:
         raise ShapeError("needs at least one operand")
     for i, x in enumerate(nodes):
@@ -435,13 +445,13 @@ def _at_least(x: Node, n: int) -> Node:
 @public
 def vstack(xs: Any, *, dtype: Any = None) -> Node:
     """Rows on top of each other."""
-    return concatenate([_at_least(as_node(x), 2) for x in xs], 0, dtype=dtype)
+    return concatenate([_at_least(as_node(x), 2) for x in _several(xs)], 0, dtype=dtype)
 
 
 @public
 def hstack(xs: Any, *, dtype: Any = None) -> Node:
     """Side by side: along the second axis, or the first of vectors."""
-    nodes = [_at_least(as_node(x), 1) for x in xs]
+    nodes = [_at_least(as_node(x), 1) for x in _several(xs)]
     return concatenate(nodes, 0 if nodes and nodes[0].ndim == 1 else 1, dtype=dtype)
 
 
@@ -449,7 +459,7 @@ def hstack(xs: Any, *, dtype: Any = None) -> Node:
 def dstack(xs: Any) -> Node:
     """Along the third axis."""
     nodes = []
-    for x in xs:
+    for x in _several(xs):
         x = _at_least(as_node(x), 1)
         nodes.append(reshape_to(x, (1, *x.shape, 1)) if x.ndim == 1 else reshape_to(x, (*x.shape, 1)) if x.ndim == 2 else x)
     return concatenate(nodes, 2)
@@ -459,7 +469,7 @@ def dstack(xs: Any) -> Node:
 def column_stack(xs: Any) -> Node:
     """Vectors as columns of a matrix."""
     nodes = []
-    for x in xs:
+    for x in _several(xs):
         x = as_node(x)
         nodes.append(reshape_to(x, (nelements(x.shape), 1)) if x.ndim < 2 else x)
     return concatenate(nodes, 1)

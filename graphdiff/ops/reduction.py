@@ -404,7 +404,13 @@ def _vector_norm(x: Node, ord: Any, axes: tuple[int, ...], keep: bool) -> Node:
         return make(MIN, (abs(x),), (axes, keep))
     if ord == 0:
         return make(SUM, (cast(not_equal(x, 0.0), x.dtype),), (axes, keep))
-    total = make(SUM, (power(abs(x), float(ord)),), (axes, keep))
+    size = abs(x)
+    if 0 < ord < 1:                # its slope at 0 has no bound: a kink like the others, with the derivative 0
+        still = equal(size, 0.0)
+        size = where(still, 0.0, power(where(still, 1.0, size), float(ord)))
+    else:
+        size = power(size, float(ord))
+    total = make(SUM, (size,), (axes, keep))
     if ord < 0:
         return power(total, 1.0 / float(ord))
     flat = equal(total, 0.0)       # a minimum, like that of every norm: see root

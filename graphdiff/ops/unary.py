@@ -85,7 +85,15 @@ sigmoid_grad: Unary = unary("sigmoid_grad", "s(x) s(-x), the derivative of sigmo
 softplus = unary("softplus", "log(1 + e^x)", special.softplus, lambda x, y: sigmoid(x), analytic=lambda x: np.log(1 + np.exp(x)))
 log_sigmoid = unary("log_sigmoid", "-log(1 + e^-x)", special.log_sigmoid, lambda x, y: sigmoid(-x),
                     analytic=lambda x: -np.log(1 + np.exp(-x)))
-silu = unary("silu", "x sigmoid(x)", lambda x: x * special.sigmoid(x), lambda x, y: sigmoid(x) * (1.0 + x * sigmoid(-x)), ulp=4,
+
+
+def _silu_slope(x: Node) -> Node:
+    # zmul: a sigmoid that is 0 wins over the infinite x beside it.
+    zmul = _b().zmul
+    return zmul(sigmoid(x), 1.0 + zmul(sigmoid(-x), x))
+
+
+silu = unary("silu", "x sigmoid(x)", lambda x: x * special.sigmoid(x), lambda x, y: _silu_slope(x), ulp=4,
              analytic=lambda x: x / (1 + np.exp(-x)), source="Elfwing, Uchibe, Doya 2018")
 
 

@@ -57,6 +57,8 @@ class Gate:
         try:
             array = np.asarray(value)
         except (ValueError, OverflowError) as error:
+            if not weak:        # raised by the value's own __array__
+                raise
             raise DTypeError(f"argument {self.name}: cannot make an array of it: {error}") from None
         kind = array.dtype.kind
         want = self.dtype
