@@ -51,6 +51,8 @@ def reductions() -> Iterator[Row]:
                         continue
                     if dtype in ("bool", "uint8") and name in ("sum", "mean"):
                         continue                      # NumPy's sum of bytes is unsigned: another dtype than ours
+                    if dtype == "float16" and name in ("sum", "var", "std"):
+                        continue                      # NumPy rounds partial sums to float16: its results are far off
                     close = 2e-2 if dtype == "float16" else 1e-4 if dtype == "float32" and n > 100 else tolerance(dtype, n)
                     yield both(f"{name} axis={axis} {shape}", [shape], dtype, lambda m, x, name=name, axis=axis: getattr(m, name)(x, axis=axis), close)
 
@@ -59,9 +61,9 @@ def scans_and_sorts() -> Iterator[Row]:
     for dtype in DTYPES[1:]:
         for shape in ((1_000_000,), (1000, 1000), (100, 100)):
             for axis in range(len(shape)):
-                if dtype != "uint8":
+                if dtype not in ("uint8", "float16"):
                     yield both(f"cumsum axis={axis} {shape}", [shape], dtype, lambda m, x, axis=axis: m.cumsum(x, axis=axis),
-                               2.0 if dtype == "float16" else 1e-2 if dtype == "float32" else 1e-9)
+                               1e-2 if dtype == "float32" else 1e-9)
         for shape in SORTED:
             yield both(f"sort {shape}", [shape], dtype, lambda m, x: m.sort(x, axis=-1))
             yield Row(f"argsort {shape} {dtype}", partial(operands, shape, dtype=dtype), gd.argsort, lambda x: np.argsort(x, kind="stable"))
