@@ -646,7 +646,7 @@ def test_what_goes_wrong_elsewhere_is_told_as_it_is():
     class Odd:
         def __array__(self, dtype=None, copy=None):
             raise ValueError("boo")
-    with pytest.raises(ValueError, match="^boo$"):
+    with pytest.raises(ValueError, match=r"^boo$"):
         gd.function([x], x)(Odd())
     with pytest.raises(BadValue, match="NaN or infinities"):
         gd.check_grads(x * 2, [x], {x: np.array([np.nan, 1.0, 2.0])})
