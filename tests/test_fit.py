@@ -307,6 +307,7 @@ def test_a_real_interrupt_leaves_usable_weights():
     program = """
 import os, signal, threading, time
 import numpy as np, graphdiff as gd
+signal.signal(signal.SIGINT, signal.default_int_handler)      # a shell's background job ignores it
 net = gd.nn.Dense(400, 400, key=1)
 x = gd.input("x", ("batch", 400), "float32")
 loss = gd.losses.mse(net(x), x)
