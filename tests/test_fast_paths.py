@@ -185,7 +185,7 @@ def test_integers_to_a_constant_power_are_products(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint8", "bool"])
-@pytest.mark.parametrize("n", [1, 5, 40, 100, 1000, 20_000, 300_000])
+@pytest.mark.parametrize("n", [1, 5, 8, 9, 15, 16, 17, 31, 33, 40, 49, 63, 65, 100, 1000, 20_000, 300_000])
 def test_extremes_and_their_places(n, dtype):
     """A scan that stops early, or leaves NaNs out first, sees what one to the end sees."""
     r = np.random.default_rng(n)
