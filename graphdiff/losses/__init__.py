@@ -15,7 +15,7 @@ from ..errors import DTypeError, NodeTypeError, ShapeError
 from ..graph.build import as_node, composed, node_list
 from ..graph.node import Node
 from ..ops import reduction as reduce
-from ..ops.binary import divide, equal, greater, less, logical_and, multiply, not_equal, power, subtract, where, xlogy, zmul
+from ..ops.binary import divide, equal, greater, less, logical_and, multiply, not_equal, subtract, where, xlogy, zmul
 from ..ops.families import cast, floating, pair
 from ..ops.gradient import stop_gradient
 from ..ops.indexing import from_zero, take_along_axis
@@ -79,12 +79,7 @@ def lp(p: Any, q: Any, order: Any = 2.0, *, axis: int = -1, reduction: str = "me
     # In units of the largest difference, where powers neither overflow nor vanish; the distance does not depend on the unit.
     top = stop_gradient(reduce.max(d, axis=axis, keepdims=True))
     unit = where(logical_and(greater(top, 0.0), isfinite(top)), top, 1.0)
-    d, unit = divide(d, unit), squeeze(unit, axis)
-    if order == 2:
-        return _reduce(unit * reduce.norm(d, axis=axis), reduction)
-    total = reduce.sum(power(d, float(order)), axis=axis)
-    zero = equal(total, 0.0)
-    return _reduce(unit * where(zero, 0.0, power(where(zero, 1.0, total), 1.0 / order)), reduction)
+    return _reduce(squeeze(unit, axis) * reduce.norm(divide(d, unit), order, axis), reduction)
 
 
 @composed
@@ -187,10 +182,9 @@ def hinge(scores: Any, target: Any, *, margin: Any = 1.0, axis: int = -1, reduct
     if not isinstance(margin, Node) and not (is_number(margin) and margin == margin):
         raise ShapeError(f"margin is a number or a node, not {margin!r}")
     if t.ndim == s.ndim:
-        s, t = _same(s, cast(t, s.dtype), ("the scores", "the target"))
-        given = as_node(target)
-        if given.op.name == "constant" and not (np.abs(given._attrs[0]) == 1).all():
+        if t.op.name == "constant" and not (np.abs(t._attrs[0]) == 1).all():
             raise ShapeError("the target of hinge is -1 or 1 everywhere; labels 0 and 1 are 2 t - 1")
+        s, t = _same(s, cast(t, s.dtype), ("the scores", "the target"))
         return _reduce(relu(margin - t * s), reduction)
     if t.dtype.kind not in "iu":
         raise DTypeError(f"labels are {t.dtype}, integers are needed")
