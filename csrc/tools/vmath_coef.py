@@ -18,9 +18,9 @@ OUT = pathlib.Path(__file__).resolve().parent.parent / "kernels" / "vmath_coef_t
 lines = []
 
 
-def as_float(x):
-    """x rounded once to 24 bits."""
-    with mp.workprec(24):
+def as_float(x, bits=24):
+    """x rounded once to 24 bits, those of a float32, or as many as are asked for."""
+    with mp.workprec(bits):
         return +x
 
 
@@ -43,10 +43,16 @@ def table(name, values, note, single=False):
     lines.append("};")
 
 
-def interpolate(g, a, b, degree):
-    """Monomial coefficients, lowest first, of the interpolant of g at the Chebyshev nodes of [a, b]."""
+def interpolate(g, a, b, degree, times_z=False):
+    """Monomial coefficients, lowest first, of the interpolant of g at the Chebyshev nodes of [a, b].
+
+    times_z: z g(z) counts, on [0, b]: one node more, on a range whose lowest node is 0, where nothing is to be done.
+    """
     n = degree + 1
-    xs = [(a + b) / 2 + (b - a) / 2 * mp.cos(mp.pi * (2 * k + 1) / (2 * n)) for k in range(n)]
+    if times_z:
+        c = mp.cos(mp.pi / (2 * (n + 1)))
+        a = -b * (1 - c) / (1 + c)
+    xs = [(a + b) / 2 + (b - a) / 2 * mp.cos(mp.pi * (2 * k + 1) / (2 * (n + times_z))) for k in range(n)]
     m = mp.matrix(n, n)
     for i, x in enumerate(xs):
         for j in range(n):
@@ -55,18 +61,34 @@ def interpolate(g, a, b, degree):
     return [c[j] for j in range(n)]
 
 
-def fit(name, g, a, b, bits, what, single=False, start=2, low=False):
-    """Lowest degree with |g - p| <= 2^-bits on [a, b]; low: also what the constant term loses in float64."""
+def settled(g, b, c):
+    """c, highest first, as float32: each coefficient rounded in turn from the constant term on, and those that are left
+    fitted anew to z g(z) on [0, b] by least squares at Chebyshev nodes."""
+    zs = [b / 2 * (1 + mp.cos(mp.pi * (2 * k + 1) / 80)) for k in range(40)]
+    fixed = []
+    for left in range(len(c), 0, -1):
+        m = mp.matrix([[z ** (j + 1) for j in range(len(fixed), len(c))] for z in zs])
+        free = mp.qr_solve(m, mp.matrix([z * (g(z) - mp.polyval(fixed[::-1] or [0], z)) for z in zs]))[0]
+        assert free.rows == left
+        fixed.append(as_float(free[0]))
+    return fixed[::-1]
+
+
+def fit(name, g, a, b, bits, what, single=False, start=2, low=False, times_z=False):
+    """Lowest degree with |g - p| <= 2^-bits on [a, b] (times_z: |z (g - p)|); low: also what the constant term loses in
+    float64."""
     a, b = mpf(a), mpf(b)
     grid = [a + (b - a) * k / 200 for k in range(201)]
     want = [g(x) for x in grid]
     for degree in range(start, 40):
-        c = interpolate(g, a, b, degree)[::-1]
-        error = max(abs(mp.polyval(c, x) - w) for x, w in zip(grid, want, strict=True))
+        c = interpolate(g, a, b, degree, times_z)[::-1]
+        c = settled(g, b, c) if single and times_z else c
+        error = max(abs((mp.polyval(c, x) - w) * (x if times_z else 1)) for x, w in zip(grid, want, strict=True))
         if error <= mpf(2) ** -bits:
             break
     reach = int(mp.floor(-mp.log(error, 2)))
-    table(name, c, f"{what} on [{mp.nstr(a, 6)}, {mp.nstr(b, 6)}]: degree {degree}, error 2^-{reach}", single)
+    times = " / z" if times_z else ""
+    table(name, c, f"{what} on [{mp.nstr(a, 6)}, {mp.nstr(b, 6)}]: degree {degree}, error 2^-{reach}{times}", single)
     if low:
         lines.append(f"#define VM_{name.upper()}_LOW {float(c[-1] - mpf(float(c[-1]))).hex()}")
 
@@ -103,10 +125,10 @@ def rows(name, f, intervals, degree, single, what, odd=False, unit=False):
     grid(name, [[c[k] for c in columns] for k in range(degree + 2)], single, f"{what}: centres, then coefficients")
 
 
-def tame(f, centre):
-    """The float32 near the centre where f is nearest to a float32: the constant term then costs nothing."""
-    step = mpf(2) ** (mp.frexp(centre)[1] - 24)
-    return min((as_float(centre) + k * step for k in range(-300, 301)), key=lambda x: abs(as_float(f(x)) / f(x) - 1))
+def tame(f, centre, bits=24):
+    """The float32 (or number of so many bits) near the centre where f is nearest to one: the constant term then costs nothing."""
+    step = mpf(2) ** (mp.frexp(centre)[1] - bits)
+    return min((as_float(centre, bits) + k * step for k in range(-300, 301)), key=lambda x: abs(as_float(f(x), bits) / f(x) - 1))
 
 
 def lanes():
@@ -127,12 +149,54 @@ def lanes():
              for k in range(32)], 7, True, f"({what}) exp(-a^2 / 2) by multiples of 3/16")
         # 13/16's top twelve bits end in 21: the first interval stands there
         rows(name, f, spans[11:] + spans[:11], 4, True, f"{what}, Q(a) = exp(a^2 / 2) erfc(a / sqrt 2) / 2, by a + 13/16")
+    def erfcx(a):
+        return mp.erfc(a) * mp.exp(a * a)
+    rows("erfc_near", mp.erfc, [(max((k - mpf(0.5)) / 8, mpf(0)), (k + mpf(0.5)) / 8, mpf(k) / 8) for k in range(32)], 7, True,
+         "erfc by multiples of 1/8")
+    spans = [(a, b, tame(erfcx, (a + b) / 2)) for a, b in itertools.pairwise(edges)]
+    rows("erfcx", erfcx, spans[11:] + spans[:11], 4, True, "exp(a^2) erfc(a) by a + 13/16")
+    edges = [mpf(2) ** (k // 4) * (4 + k % 4) / 4 - 2 for k in range(4, 21)]        # four an octave, of a + 2
+    rows("erfcx_f64", erfcx, [(a, b, tame(erfcx, (a + b) / 2, 53)) for a, b in itertools.pairwise(edges)], 14, False,
+         "exp(a^2) erfc(a) by a + 2")
+
+    def slope(a):
+        return gauss_tail(a) - a / mp.sqrt(2 * mp.pi)
+    edges = [e * mp.sqrt(2) for e in edges]
+    for name, f, what in (("gauss_tail", gauss_tail, "Q(a)"), ("gelu_grad_f64", slope, "Q(a) - a / sqrt(2 pi)")):
+        rows(name, f, [(a, b, tame(f, (a + b) / 2, 53)) for a, b in itertools.pairwise(edges)], 14, False,
+             f"{what}, Q(a) = exp(a^2 / 2) erfc(a / sqrt 2) / 2, by a / sqrt 2 + 2")
     for name, step, end, degree in (("f_erf", mpf(1) / 4, mpf("3.95"), 6), ("erf", mpf(3) / 8, mpf("5.95"), 12)):
         rows(name, mp.erf, [(max(step * (k - mpf(0.5)), mpf(0)), step * (k + mpf(0.5)) if k < 15 else end, step * k) for k in range(16)],
              degree, name == "f_erf", f"erf by multiples of {float(step)}, less d at the first", odd=name == "f_erf", unit=True)
+    def softplus(a):
+        return mp.log1p(mp.exp(-a))
+    for name, step, count, degree in (("f_softplus", mpf(1) / 4, 32, 4), ("softplus", mpf(1) / 2, 16, 12)):
+        rows(name, softplus, [(max(step * (k - mpf(0.5)), mpf(0)), step * (k + mpf(0.5)), step * k) for k in range(count)], degree,
+             name == "f_softplus", f"log(1 + exp(-a)) by multiples of {float(step)}")
+    waves()
+    fit("x_tan", of_square(lambda r: (mp.tan(r) - r) / r**3, mpf(1) / 3), 0, (mp.pi / 4) ** 2 * mpf("1.0001"), 55,
+        "(tan(r) - r) / r^3 by z = r^2", times_z=True)
+    # atan2: place 1: the second octant of a quadrant; 2: steep; 4: left of the axis
+    turns = [mpf(q) * mp.pi / 4 for q in (0, 1, 2, 1, 4, 3, 2, 3)]
+    high = [as_float(v, 53) for v in turns]
+    signs = [mpf(s) for s in (1, 1, -1, -1, -1, -1, 1, 1)]
+    grid("octant", [high, [v - h for v, h in zip(turns, high, strict=True)], signs], False, "multiples of pi/4, in two parts, and signs")
     logs()
     halves()
     lines.append("#endif")
+
+
+def waves():
+    """Coefficients for sin (even places) and cos (odd ones) of quadrants: m + m z P(z), z = r^2, m = r or 1. One number more,
+    so that cos starts at the second."""
+    z = (mp.pi / 4) ** 2 * mpf("1.001")
+    forms = (of_square(lambda r: (mp.sin(r) - r) / r**3, mpf(-1) / 6), of_square(lambda r: (mp.cos(r) - 1) / r**2, mpf(-1) / 2))
+    for name, degree, places, single in (("f_wave", 3, 16, True), ("wave", 6, 8, False)):
+        found = [interpolate(g, mpf(0), z, degree, True)[::-1] for g in forms]
+        if single:
+            found = [settled(g, z, c) for g, c in zip(forms, found, strict=True)]
+        grid(name, [[pair[k % 2] for k in range(places + 1)] for pair in zip(*found, strict=True)], single,
+             "(sin(r) - r) / r^3 and (cos(r) - 1) / r^2 by z = r^2 in turn")
 
 
 def logs():
@@ -144,7 +208,9 @@ def logs():
         high = [mp.nint(mp.ldexp(v, bits)) * mpf(2) ** -bits for v in value]
         grid(name + "_table", [high, [a - b for a, b in zip(value, high, strict=True)]], single,
              f"{name.removeprefix('f_')}(16 / i) at i mod 16, i in 11..21, in two parts")
-    grid("exp2_table", [[mpf(2) ** (mpf(i) / 16) for i in range(16)]], False, "2^(i/16)")
+    roots = [mpf(2) ** (mpf(i) / 16) for i in range(16)]
+    high = [as_float(v, 53) for v in roots]
+    grid("exp2_table", [high, [v - h for v, h in zip(roots, high, strict=True)]], False, "2^(i/16), in two parts")
     top = mpf("0.0436")
     fit("x_exp", series(lambda r: (mp.exp(r) - 1 - r) / r**2, mpf(1) / 2), "-0.02167", "0.02167", 44, "(exp(r) - 1 - r) / r^2")
     fit("x_log1p", series(lambda r: (mp.log1p(r) - r + r * r / 2) / r**3, mpf(1) / 3), -top, top, 54, "(log(1 + r) - r + r^2/2) / r^3")
@@ -330,6 +396,8 @@ def constants():
     split("DIGROOT_", mp.findroot(mp.digamma, 1.4616321449683623), (53, 53))
     split("GELU1_", 2 * mp.sqrt(2 / mp.pi), (53, 53))
     split("GELU3_", 2 * mp.sqrt(2 / mp.pi) * mpf("0.044715"), (53, 53))
+    split("F_GELU1_", 2 * mp.sqrt(2 / mp.pi), (24, 24), "f")
+    split("F_GELU3_", 2 * mp.sqrt(2 / mp.pi) * mpf("0.044715"), (24, 24), "f")
     # -log2(x)/3 from bits; the offset 0.0679525 makes the greatest |1 - |x| y^3| least (0.1022, found by a scan)
     guess = mpf("0.0679525")
     split("CBRT_GUESS", (mpf(4 * 1023) / 3 - guess) * mpf(2)**40 + mpf(2)**54 / 3, (53,))
@@ -340,6 +408,8 @@ def constants():
     split("F_INVLN2_", 1 / mp.log(2), (24, 24), "f")
     split("F_LOG10_2_", mp.log10(2), (15, 24), "f")
     split("F_PIO4_", mp.pi / 4, (24, 24), "f")
+    split("F_TURN_", mp.pi / 2, (24, 24, 24), "f")
+    split("TURN_", mp.pi / 2, (53, 33, 53))
     split("F_TAN_PIO2_", mp.pi / 2, (23, 11, 24), "f")
     split("F_PIO2_", mp.pi / 2, (23, 24, 24), "f")        # 23: all parts are positive, so that -0 stays -0
 
