@@ -124,6 +124,11 @@ def converted(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]
     return array.astype(dtype)
 
 
+def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The same memory as an array whose flag `writeable` cannot be set: a view of an array could become what its owner is."""
+    return np.asarray(memoryview(array).toreadonly())      # type: ignore[arg-type]
+
+
 def float_of(dtype: DType) -> DType:
     """The dtype of a result that is never an integer (true division, exp): a float type is kept, others give float64.
 

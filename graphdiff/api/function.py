@@ -365,6 +365,11 @@ class Bound:
         self._run = native.run
         self._args = (loaded.handle.c, w.c, w.bases, SLICE_NS, w.fault)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # For copies too: a copy would write into the same arrays.
+        raise NodeTypeError("a bound call cannot be pickled or copied: it is tied to its arrays and their addresses; pickle or copy "
+                            "call.function, and bind it again: function.bind(*arrays)")
+
     def __call__(self) -> Any:
         """Run again on the arrays as they are now; returns `outputs`."""
         if self._locks:

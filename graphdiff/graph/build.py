@@ -74,7 +74,9 @@ def located(error: Any, what: str, inputs: tuple[Any, ...] = ()) -> Any:
     labels = ("left", "right") if len(nodes) == 2 else tuple(f"operand {i}" for i in range(len(nodes))) if len(nodes) > 2 else ("operand",)
     fact, _, hint = str(error).partition("\nhint: ")
     fact = "\n".join([one_line(line, FACT_LIMIT) for line in fact.split("\n")])      # it may quote an argument of any length
-    text = compose(fact if fact.startswith(f"{what}: ") else f"{what}: {fact}", at=None if site is None else (str(site), site.source),
+    fact = fact if fact.startswith(f"{what}: ") else f"{what}: {fact}"
+    call = "" if site is None else site.call        # the user called that, and it called `what`
+    text = compose(fact if not call or fact.startswith(f"{call}: ") else f"{call}: {fact}", at=None if site is None else (str(site), site.source),
                    rows=[(label, describe(x)) for label, x in zip(labels, nodes, strict=False)], hint=hint or None)
     new = type(error)(text)
     new.located = True
@@ -156,6 +158,19 @@ def called(part: str) -> str | None:
     """The function whose call a part of a scope is; None for scopes of other kinds."""
     name, mark, number = part.rpartition(CALL)
     return name if mark and number.isdecimal() else None
+
+
+SLICING = "x[...]"          # what messages call indexing
+
+
+def call_of(node: Node) -> str:
+    """The public function whose call made a node: cross_entropy for what is a gather_along; the op where nothing else is known."""
+    for part in node.scope.split("/") if node.scope else ():
+        name = called(part)
+        if name is not None:
+            return name
+    site = node.site
+    return site.call if site is not None and site.call else node.op.name
 
 
 def renumbered(scope: str, known: dict[str, str]) -> str:

@@ -13,13 +13,16 @@ import sys
 from types import CodeType, FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..dtypes import read_only
 from ..errors import GraphdiffError, NodeTypeError, show_name
 from ..specs import format_spec
 from .opdef import OpDef
 
 _serial = itertools.count()
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_inside: dict[CodeType, bool] = {}
+# Of each piece of code that was met: False for the user's, else the name under which the user calls it, "" where it has none.
+_inside: dict[CodeType, str | bool] = {}
+_SHELLS = frozenset(("wrapper", "function", "method", "operator", "rule", "forward"))     # what decorators and tables put around functions
 
 
 def next_serial() -> int:
@@ -33,6 +36,7 @@ class Site(NamedTuple):
     file: str
     line: int
     function: str
+    call: str = ""         # the public function of this package that was called there, "" where that is the op itself
 
     @property
     def source(self) -> str:
@@ -55,29 +59,45 @@ class Origin(NamedTuple):
 
 
 def capture() -> Any:
-    """(code, instruction) of the innermost frame outside this package: cheap now, a Site when somebody asks."""
+    """(code, instruction) of the innermost frame outside this package, and the function called there: cheap now, a Site when
+    somebody asks."""
     frame: FrameType | None = sys._getframe(2)
+    call: str | bool = ""
     while frame is not None:
         code = frame.f_code
         inside = _inside.get(code)
         if inside is None:
-            inside = _inside[code] = code.co_filename.startswith(_PACKAGE)
-        if not inside:
-            return code, frame.f_lasti
+            inside = _inside[code] = _public_name(code)
+        if inside is False:
+            return code, frame.f_lasti, call
+        if inside:
+            call = inside
         frame = frame.f_back
     return None
+
+
+def _public_name(code: CodeType) -> str | bool:
+    if not code.co_filename.startswith(_PACKAGE):
+        return False
+    name = code.co_name
+    return "" if name in _SHELLS or name[0] in "_<" else name
+
+
+def known_as(function: Any, name: str) -> None:
+    """What messages call a function of this package by, where its own name says little."""
+    _inside[function.__code__] = name
 
 
 def _resolve(raw: Any) -> Site | None:
     if raw is None or type(raw) is Site:
         return raw
-    code, lasti = raw
+    code, lasti, call = raw
     line = code.co_firstlineno
     for start, stop, number in code.co_lines():
         if start <= lasti < stop and number is not None:
             line = number
             break
-    return Site(code.co_filename, line, code.co_name)
+    return Site(code.co_filename, line, code.co_name, call)
 
 
 class _Fields:
@@ -177,6 +197,8 @@ class Node(_Fields):
     @property
     def attrs(self) -> MappingProxyType[str, Any]:
         """The options of the op by name, read-only."""
+        if self.op.name == "constant":
+            return MappingProxyType({"value": self.value})
         return MappingProxyType(dict(zip(self.op.attr_names, self._attrs, strict=True)))
 
     @property
@@ -224,7 +246,7 @@ class Node(_Fields):
     def value(self) -> Any:
         """The array of a constant, or a read-only view of a variable's current array."""
         if self.op.name == "constant":
-            return self._attrs[0]
+            return read_only(self._attrs[0])
         if self.op.name == "variable":
             return self._attrs[0].view()
         raise NodeTypeError(self._misuse("has no value until a function runs", "gd.evaluate(node, {input: value}) or "

@@ -33,6 +33,19 @@ def as_written(index: int) -> int:
     return wrapped if -2**63 <= wrapped < -2**63 + 2**40 else index
 
 
+def whereabouts(hits: Any) -> str:
+    """Which of several indices an error is about: the first hit of a NumPy array of bools that has their shape. Axes of one element
+    tell nothing."""
+    if hits.size < 2 or not hits.any():
+        return ""
+    flat, at = int(hits.argmax()), []
+    for n in reversed(hits.shape):
+        if n != 1:
+            at.append(flat % n)
+        flat //= n
+    return f" (at {at[::-1]} of the indices)"
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class OpDef:
     """The record of one op. Node tuples are called inputs, the tuple of option values attrs."""

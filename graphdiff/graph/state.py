@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import as_dtype
+from ..dtypes import as_dtype, read_only
 from ..errors import DTypeError, NodeTypeError, ShapeError
 from .build import CONTEXT, VARIABLE, check_name, checked_array, public, site_now
 from .locks import renewed
@@ -19,19 +19,19 @@ _number = itertools.count()
 class Storage:
     """Owns one C-ordered array for as long as the variable lives; its memory never moves."""
 
-    __slots__ = ("__weakref__", "array", "assigned", "lock", "number", "path")
+    __slots__ = ("__weakref__", "array", "assigned", "lock", "number", "path", "shown")
 
     def __init__(self, array: Any) -> None:
         self.array = array.view(as_dtype(array.dtype))      # pickle makes new dtype objects
+        self.shown = read_only(self.array)
         self.lock = renewed(threading.RLock())
         self.assigned = 0                # how often a value was put in from outside
         self.number = next(_number)      # locks are taken in this order, so two calls cannot wait for each other
         self.path = ""                   # where in a network it stands, for messages: several may have one name
 
     def view(self) -> Any:
-        v = self.array.view()
-        v.flags.writeable = False
-        return v
+        """The array as users see it, read-only for good."""
+        return self.shown.view()
 
     def assign(self, value: Any) -> None:
         """Copy a new value in. Shape and dtype must be the variable's (integers and Python numbers are converted)."""

@@ -15,9 +15,9 @@ import numpy as np
 from ..dims import Dim
 from ..dtypes import BOOL, FLOAT16, INT64, as_dtype
 from ..errors import DTypeError, NodeTypeError, OutOfBounds, ShapeError
-from ..graph.build import as_node, make, make_constant, public
-from ..graph.node import Node
-from ..graph.opdef import NEVER, OpDef, as_written, register
+from ..graph.build import SLICING, as_node, make, make_constant, public
+from ..graph.node import Node, known_as
+from ..graph.opdef import NEVER, OpDef, as_written, register, whereabouts
 from ..specs import as_shape, broadcast, check_memory, check_shape, format_shape, nelements, normalize_axis, slice_backward, slice_forward
 from .families import cast, floating
 from .movement import expand_to, full, permute, place, reshape_to, slice_axes, zeros, zeros_like
@@ -31,9 +31,9 @@ def _check_index(i: Node, size: Any, axis: int) -> None:
         raise DTypeError(f"an index must be integers, not {i.dtype}")
     if i.op.name == "constant" and isinstance(size, int):
         v = i._attrs[0]
-        bad = v[(v < -size) | (v >= size)]
-        if bad.size:
-            raise OutOfBounds(f"index {as_written(int(bad.flat[0]))} is out of bounds for axis {axis} with size {size}")
+        bad = (v < -size) | (v >= size)
+        if bad.any():
+            raise OutOfBounds(f"index {as_written(int(v[bad][0]))} is out of bounds for axis {axis} with size {size}{whereabouts(bad)}")
 
 
 def _gather_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
@@ -387,6 +387,9 @@ def index(x: Any, item: Any) -> Node:
     x = as_node(x)
     p = Parsed(x, item)
     return _gathered(_basic(x, p), p)
+
+
+known_as(index.__wrapped__, SLICING)       # type: ignore[attr-defined]
 
 
 def _basic(x: Node, p: Parsed) -> Node:

@@ -7,7 +7,7 @@ from typing import Any
 from ..dtypes import INT64, as_dtype
 from ..errors import DTypeError, GraphdiffError, NodeTypeError, ShapeError
 from ..graph.build import as_node, located, public
-from ..graph.node import Node
+from ..graph.node import Node, known_as
 from ..specs import normalize_axis
 from . import binary as b
 from . import movement as m
@@ -156,6 +156,10 @@ class At:
         """x with value added at the index; duplicates accumulate."""
         from .indexing import add_at
         return add_at(self._node, self._index, value)
+
+
+known_as(At.set, "x.at[...].set")
+known_as(At.add, "x.at[...].add")
 
 
 def _astype(self: Node, dtype: Any, copy: bool = True) -> Node:

@@ -389,6 +389,14 @@ def _known_empty(x: Node, axes: tuple[int, ...]) -> bool:
     return builtins.any(isinstance(x.shape[a], int) and x.shape[a] == 0 for a in axes)
 
 
+def _with_zero(x: Node, axis: int) -> Node:
+    """x >= 0 with a 0 at the end of an axis of a named size, which may turn out to be none: the largest is still the same."""
+    if isinstance(x.shape[axis], int):
+        return x
+    from .movement import concatenate
+    return concatenate([x, zeros((*x.shape[:axis], 1, *x.shape[axis + 1:]), x.dtype)], axis)
+
+
 def _vector_norm(x: Node, ord: Any, axes: tuple[int, ...], keep: bool) -> Node:
     from .binary import equal, not_equal, power, where
     from .unary import abs
@@ -399,7 +407,7 @@ def _vector_norm(x: Node, ord: Any, axes: tuple[int, ...], keep: bool) -> Node:
     if ord == np.inf:
         if _known_empty(x, axes):
             return zeros(_shape(x, axes, keep), x.dtype)
-        return make(MAX, (abs(x),), (axes, keep))
+        return make(MAX, (_with_zero(abs(x), axes[0]),), (axes, keep))
     if ord == -np.inf:
         return make(MIN, (abs(x),), (axes, keep))
     if ord == 0:
@@ -429,6 +437,7 @@ def _matrix_norm(x: Node, ord: Any, row: int, column: int, keep: bool) -> Node:
     if ord > 0 and _known_empty(x, (row + column - along,)):
         return zeros(_shape(x, (row, column), keep), x.dtype)
     sums = make(SUM, (abs(x),), ((along,), True))
+    sums = _with_zero(sums, row + column - along) if ord > 0 else sums
     extreme = make(MAX if ord > 0 else MIN, (sums,), (tuple(sorted((row, column))), True))
     return extreme if keep else reshape_to(extreme, _shape(x, (row, column), False))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dims import dim_max
 from ..dtypes import BOOL, FLOAT16, FLOAT32, INT64, float_of
 from ..errors import AxisError, NodeTypeError, ShapeError
 from ..graph.build import as_node, make, public
@@ -15,7 +16,7 @@ from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import nelements, normalize_axis
 from .families import cast, flag, floating
-from .movement import concatenate, cut, full, ones_like, permute, ravel, reshape_to, zeros_like
+from .movement import concatenate, cut, expand_to, full, ones_like, permute, ravel, reshape_to, zeros_like
 
 
 def _same(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
@@ -242,15 +243,18 @@ ARGSORT = register(OpDef("argsort", "the stable permutation that sorts an axis",
 
 def _ranked_reference(x: Any, *, axis: int, low: int, high: int) -> Any:
     x = np.asarray(x)
+    if x.shape[axis] == 0:
+        return np.full((*x.shape[:axis], 2, *x.shape[axis + 1:]), np.nan, x.dtype)
     order = _argsort_reference(np.real(x), axis=axis, descending=False)
     found = np.take_along_axis(x, np.take(order, [low, high], axis=axis), axis)
     return np.where(np.any(np.isnan(x), axis=axis, keepdims=True), np.nan, found) if x.dtype.kind in "fc" else found
 
 
 def _ranked_places(node: Node) -> Node:
-    from .movement import concatenate
     axis, low, high = node._attrs
     order = make(ARGSORT, node.inputs, (axis, False))
+    if not isinstance(order.shape[axis], int):
+        order = _one_more(order, axis, order.shape[axis])
     return concatenate([cut(order, axis, low, 1), cut(order, axis, high, 1)], axis)
 
 
@@ -261,7 +265,14 @@ def _ranked_vjp(g: Node, node: Node, needs: Any) -> Any:
 
 def _ranked_jvp(ts: Any, node: Node) -> Node:
     from .indexing import gather_along
-    return gather_along(ts[0], _ranked_places(node), node._attrs[0])
+    t = ts[0]
+    return gather_along(t if isinstance(t.shape[node._attrs[0]], int) else _one_more(t, node._attrs[0], 0), _ranked_places(node), node._attrs[0])
+
+
+def _one_more(x: Node, axis: int, last: Any) -> Node:
+    """x with one element more at the end of an axis of a named size, which may turn out to have none."""
+    last = cast(as_node(last), x.dtype)
+    return concatenate([x, expand_to(last, (*x.shape[:axis], 1, *x.shape[axis + 1:]))], axis)
 
 
 # Up to the first, networks sort several lines at once, faster than a line is searched; beyond the second, one line would keep
@@ -274,6 +285,8 @@ def _lower_ranked(ctx: Any, node: Node) -> Any:
     order = _last(node.ndim, axis)
     v = ctx.view(node.inputs[0]).transpose(order)
     n, last = v.shape[-1], node.ndim - 1
+    if n == 0:
+        return ctx.fill(ctx.new(node.shape, v.dtype), np.nan)
     if _SEARCHED[0] < n <= _SEARCHED[1]:
         out = ctx.new(node.shape, v.dtype)
         ctx.emit("ranked", out.transpose(order), [v], [low, high])
@@ -352,7 +365,9 @@ def median(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
         return full(_shape(x, axes, _flag_of(keepdims)), np.nan, float_of(x.dtype))
     flat = reshape_to(permute(x, [*kept, *axes]), (*[x.shape[i] for i in kept], n))
     last = flat.ndim - 1
-    pair = floating(make(RANKED, (flat,), (last, (n - 1) // 2, n // 2)))
+    if not isinstance(n, int):          # it may be 0, and no integer says so
+        flat = floating(flat)
+    pair = floating(make(RANKED, (flat,), (last, dim_max((n - 1) // 2, 0), n // 2)))
     low, high = cut(pair, last, 0, 1), cut(pair, last, 1, 1)
     odd = n % 2
     if isinstance(odd, int):

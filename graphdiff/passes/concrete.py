@@ -13,7 +13,7 @@ import numpy as np
 from ..dims import Dim
 from ..dims import evaluate as evaluate_dim
 from ..errors import GraphdiffError, OutOfBounds, ShapeError, compose, located_error
-from ..graph.build import CONSTANT, INPUT
+from ..graph.build import CONSTANT, INPUT, SLICING, call_of
 from ..graph.node import Node, new_node
 from ..graph.walk import toposort
 from ..specs import evaluate_shape, has_dims
@@ -40,21 +40,47 @@ def _at(node: Node, error: GraphdiffError) -> GraphdiffError:
     site = node.site
     kind = type(error) if isinstance(error, OutOfBounds) else ShapeError
     hint = None
-    if node.op.name == "slice" and kind is ShapeError:
+    if node.op.name == "slice" and kind is ShapeError and site is not None and site.call == SLICING:
         hint = "bounds of a slice that are numbers are clipped to the axis; sizes are not, they must lie inside"
-    return located_error(kind(compose(f"{node.op.name}: {error}", at=None if site is None else (str(site), site.source), hint=hint)))
+    return located_error(kind(compose(f"{call_of(node)}: {error}", at=None if site is None else (str(site), site.source), hint=hint)))
 
 
-def _checked_shape(node: Node, ins: tuple[Node, ...], attrs: tuple[Any, ...], bindings: Mapping[str, int]) -> tuple[int, ...]:
-    try:
-        wanted = evaluate_shape(node.shape, bindings)
-        shape, _ = node.op.infer(ins, attrs)
-        if tuple(shape) != tuple(wanted):
-            raise ShapeError(f"sizes assumed equal while building differ: {list(wanted)} expected, {list(shape)} found for "
-                             + ", ".join(f"{k}={v}" for k, v in sorted(bindings.items())))
-        return tuple(wanted)
-    except GraphdiffError as error:
-        raise _at(node, error) from None
+def _checked(node: Node, ins: tuple[Node, ...], bindings: Mapping[str, int]) -> Node:
+    """A node on other inputs, its options and shape as numbers and inferred again."""
+    attrs = tuple([_number(a, bindings) for a in node._attrs])
+    wanted = evaluate_shape(node.shape, bindings)
+    shape, _ = node.op.infer(ins, attrs)
+    if tuple(shape) != tuple(wanted):
+        raise ShapeError(f"sizes assumed equal while building differ: {list(wanted)} expected, {list(shape)} found for "
+                         + ", ".join(f"{k}={v}" for k, v in sorted(bindings.items())))
+    return node._replace(ins, shape=tuple(wanted), attrs=attrs)
+
+
+def _number(a: Any, bindings: Mapping[str, int]) -> Any:
+    if isinstance(a, Dim):
+        return evaluate_dim(a, bindings)
+    if type(a) is tuple:
+        return tuple([_number(x, bindings) for x in a])
+    return a
+
+
+def _constant(node: Node, array: Any) -> Node:
+    array.flags.writeable = False
+    return new_node(CONSTANT, (), (array,), array.shape, node.dtype, node._site, node.origin, node.name, node.scope, node.serial)
+
+
+def _known_empty(outputs: Sequence[Node], bindings: Mapping[str, int]) -> dict[int, Node]:
+    """The derivatives that have no element, as constants: a rule may take the first element of what turns out to have none."""
+    empty = {}
+    for node in toposort(outputs) if 0 in bindings.values() else ():
+        if node.origin is not None and node.op.family != "leaf" and has_dims(node.shape):
+            try:
+                shape = evaluate_shape(node.shape, bindings)
+            except ShapeError:      # below such a one, or reported when its turn comes
+                continue
+            if 0 in shape:
+                empty[id(node)] = _constant(node, np.zeros(shape, node.dtype))
+    return empty
 
 
 def concrete(outputs: Sequence[Node], inputs: Sequence[Node], bindings: Mapping[str, int]) -> tuple[list[Node], list[Node]]:
@@ -62,29 +88,19 @@ def concrete(outputs: Sequence[Node], inputs: Sequence[Node], bindings: Mapping[
 
     What was assumed while building (two named sizes equal, a named size not 1) is checked here: ShapeError names the line.
     """
-    new: dict[int, Node] = {}
-
-    def value(a: Any) -> Any:
-        if isinstance(a, Dim):
-            return evaluate_dim(a, bindings)
-        if type(a) is tuple:
-            return tuple(value(x) for x in a)
-        return a
-
-    for node in toposort([*outputs, *inputs]):
-        name = node.op.name
-        if node.op.family == "leaf":
-            if name == "dim":
-                array = np.array(evaluate_dim(node._attrs[0], bindings), np.int64)
-                array.flags.writeable = False
-                new[id(node)] = new_node(CONSTANT, (), (array,), (), node.dtype, node._site, node.origin, node.name, node.scope,
-                                         node.serial)
+    new = _known_empty(outputs, bindings)
+    for node in toposort([*outputs, *inputs], stop=dict(new)):
+        if id(node) in new:
+            continue
+        try:
+            if node.op.family != "leaf":
+                new[id(node)] = _checked(node, tuple([new[id(x)] for x in node.inputs]), bindings)
+            elif node.op.name == "dim":
+                new[id(node)] = _constant(node, np.array(evaluate_dim(node._attrs[0], bindings), np.int64))
             elif has_dims(node.shape):
                 new[id(node)] = node._replace((), shape=evaluate_shape(node.shape, bindings))
             else:
                 new[id(node)] = node
-            continue
-        ins = tuple([new[id(x)] for x in node.inputs])
-        attrs = tuple([value(a) for a in node._attrs])
-        new[id(node)] = node._replace(ins, shape=_checked_shape(node, ins, attrs, bindings), attrs=attrs)
+        except GraphdiffError as error:
+            raise _at(node, error) from None
     return [new[id(o)] for o in outputs], [new[id(x)] for x in inputs]

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import FLOAT64, as_dtype
+from ..dtypes import FLOAT64, INT64, as_dtype
 from ..errors import BadValue, DTypeError, GraphdiffError, NoMemory, OutOfBounds, ShapeError, compose, show_name
-from ..graph.build import called
+from ..graph.build import call_of
 from ..graph.node import Node, describe
-from ..graph.opdef import as_written
-from ..lower.program import FIRST, Program
+from ..graph.opdef import as_written, whereabouts
+from ..lower.program import ARENA, CONSTANTS, FIRST, Program
+from ..lower.view import View
 from ..specs import MEMORY_NBYTES, format_shape, format_spec
 from . import native
 
@@ -317,16 +318,41 @@ class Loaded:
             return NoMemory("no memory while a graphdiff function ran")
         node = self.program.instrs[f.instr][4] if 0 <= f.instr < len(self.program.instrs) else None
         at, rows = None, []
-        what = "" if node is None else f"{node.op.name}: "
-        if node is not None:      # the user wrote cross_entropy, not gather_along
-            calls = [name for part in node.scope.split("/") if (name := called(part)) is not None]
-            what = f"{calls[0]}: {what}" if calls and calls[0] != node.op.name else what
+        what = "" if node is None else f"{call_of(node)}: "
         if node is not None:
             site = node.site
             at = None if site is None else (str(site), site.source)
             rows = [(f"operand {i}", describe(x)) for i, x in enumerate(node.inputs)]
         if status == native.OUT_OF_BOUNDS:
-            return OutOfBounds(compose(f"{what}index {as_written(f.value)} is out of bounds for axis {f.axis} with size {f.size}", at=at, rows=rows))
+            return OutOfBounds(compose(f"{what}index {as_written(f.value)} is out of bounds for axis {f.axis} with size {f.size}"
+                                       f"{self._whereabouts(w)}", at=at, rows=rows))
         if status == native.BAD_VALUE:
             return BadValue(compose(f"{what}integers to negative integer powers are not allowed (exponent {f.value})", at=at, rows=rows))
         return GraphdiffError(f"status {status} at instruction {f.instr}")
+
+    def _whereabouts(self, w: Workspace) -> str:
+        """Which of the indices of the instruction that failed it was: they are still where it read them."""
+        f = w.fault
+        op, _, ins, attrs, node = self.program.instrs[f.instr]
+        number = f.axis - attrs[-1] if op == "ravel_index" else 1
+        if node is None or not 0 <= number < len(ins) or ins[number].dtype is not INT64 or len(node.inputs) != len(ins):
+            return ""
+        view, shape = ins[number], node.inputs[number].shape
+        hits = self._read(w, view) == f.value
+        if op in ("gather_along", "scatter_along"):      # the kernel's axis is the last one
+            hits = hits.swapaxes(attrs[0], -1)
+        if hits.size != math.prod(shape):      # broadcast here
+            hits = hits[tuple([slice(0, 1) if s == 0 else slice(None) for s in view.strides])]
+        return whereabouts(hits.reshape(shape)) if hits.size == math.prod(shape) else ""
+
+    def _read(self, w: Workspace, view: View) -> Any:
+        """What a view of a workspace holds now."""
+        base, offset = self.program.where(view)
+        start = native.arena(w.c) if base == ARENA else w.bases[base]
+        if base == CONSTANTS:
+            block = np.frombuffer(bytes(self.program.constants), np.uint8)
+        else:
+            steps = [(n - 1) * s * view.dtype.itemsize for n, s in zip(view.shape, view.strides, strict=True)]
+            block = native.memory(start, offset + sum(s for s in steps if s > 0) + view.dtype.itemsize)
+        strides = [s * view.dtype.itemsize for s in view.strides]
+        return np.ndarray(view.shape, view.dtype, block, offset, strides) if 0 not in view.shape else np.zeros(view.shape, view.dtype)

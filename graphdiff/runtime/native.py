@@ -68,6 +68,16 @@ class Handle:
         return int(lib.gd_program_nbytes(self.c))
 
 
+def arena(workspace: Any) -> Any:
+    """The memory of intermediate values of a workspace."""
+    return lib.gd_workspace_arena(workspace)
+
+
+def memory(pointer: Any, nbytes: int) -> Any:
+    """So many bytes from a pointer on, as a buffer."""
+    return ffi.buffer(ffi.cast("char *", pointer), nbytes)
+
+
 def load(program: Program) -> Handle:
     """Pack, verify and prepare a program. ProgramError says which instruction was refused and why."""
     instrs, args, views, dims, attrs = array("i"), array("i"), array("q"), array("q"), array("q")

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..diff.forward import push
 from ..diff.reverse import connected, sweep
+from ..dtypes import read_only
 from ..errors import FormatError, GradientError, NodeTypeError, ShapeError, show_name
 from ..graph.build import CONTEXT, as_node, make_constant, named_input, node_list, public, scalar
 from ..graph.node import Node, Origin, Site
@@ -396,9 +397,7 @@ def _record(y: Node, order: list[Node], targets: Sequence[Node], feeds: dict[Nod
         for _, _, t, total in entries:
             wanted += (t, total)
     wanted += [t for t in (tangents or {}).values() if isinstance(t, Node)]
-    arrays = values(wanted, feeds)
-    for a in arrays.values():
-        a.flags.writeable = False
+    arrays = {key: read_only(a) for key, a in values(wanted, feeds).items()}
     numbered = number(order, list(feeds), y)
     labels = names(numbered)
     rows = _rows(numbered, labels, final, ledger, arrays, theirs, tangents)
@@ -530,8 +529,7 @@ def _rows(numbered: Sequence[tuple[Node, int | None]], labels: dict[int, Name], 
         contributions = []
         g = final.get(id(node))
         if g is ZERO:
-            adjoint = np.zeros_like(arrays[id(node)])
-            adjoint.flags.writeable = False
+            adjoint = read_only(np.zeros_like(arrays[id(node)]))
         elif g is not None:
             adjoint = arrays[id(g)]
             for consumer, k, t, total in ledger.get(id(node), ()):
@@ -573,8 +571,7 @@ def _moving(row: Row, node: Node, names: Names, tangents: Mapping[int, Any], arr
     """The row with its tangent."""
     t = tangents.get(id(node))
     if t is None or t is ZERO:
-        tangent = np.zeros_like(row.value)
-        tangent.flags.writeable = False
+        tangent = read_only(np.zeros_like(row.value))
     else:
         tangent = arrays[id(t)]
     text = latex = ""
