@@ -8,7 +8,7 @@ import pytest
 from counting import checked
 
 import graphdiff as gd
-from graphdiff.errors import BadValue, OutOfBounds, ShapeError
+from graphdiff.errors import BadValue, GraphdiffError, NodeTypeError, OutOfBounds, ShapeError
 
 HERE = r".*test_misuse\.py:\d+"
 
@@ -161,3 +161,103 @@ def test_arrays_that_are_read_only_stay_so(shape, dtype):
     w.value = np.zeros(shape, dtype)
     assert not held.any() and not pickle.loads(pickle.dumps(w)).value.any() and copy.deepcopy(w).value.shape == shape
     checked(15)
+
+
+# -- options -------------------------------------------------------------------------------------------------------
+
+def _norms(**options):
+    x = gd.input("x", (4, 6))
+    return (lambda: gd.layer_norm(x, **options), lambda: gd.batch_norm(x, **options), lambda: gd.group_norm(x, 2, **options),
+            lambda: gd.rms_norm(x, **options))
+
+
+@pytest.mark.parametrize("eps", ["a", None, np.nan, True, -1.0, np.inf, [1e-5], -1e-300, 1j, np.bool_(True)])
+def test_eps_is_a_number_of_at_least_0(eps):
+    for call in _norms(eps=eps):
+        with pytest.raises(GraphdiffError, match=r"(?s)_norm: eps must be" + HERE):
+            call()
+    for layer in (gd.nn.BatchNorm, gd.nn.LayerNorm, gd.nn.RMSNorm):
+        with pytest.raises(GraphdiffError, match="eps is a number above 0"):
+            layer(3, eps=eps)
+    checked(7)
+
+
+def test_eps_may_be_0_and_numpys():
+    for eps in (0, 0.0, np.float32(1e-3), np.int64(1), 1e-30):
+        for call in _norms(eps=eps):
+            assert call().dtype == np.float64
+    x = gd.input("x", (4,), "float32")
+    assert gd.layer_norm(x, eps=np.float64(1e-5)).dtype == np.float32
+    np.testing.assert_allclose(gd.evaluate(gd.layer_norm(x, eps=0), {x: np.array([1, 2, 3, 4], "float32")}),
+        (np.arange(4) - 1.5) / np.sqrt(1.25), rtol=1e-6)
+    checked(22)
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda x: gd.top_k(x, 2, indices=3), "top_k: indices must be True or False, not 3"), (lambda x: gd.top_k(x, True), "top_k: k must be"),
+    (lambda x: gd.top_k(x, 2, indices="no"), "top_k: indices must be"), (lambda x: gd.gelu(x, approximate=3), "gelu: approximate must be"),
+    (lambda x: gd.gelu(x, approximate="erf"), "gelu: approximate must be"), (lambda x: gd.gelu(x, approximate=None), "gelu: approximate must be"),
+    (lambda x: gd.einsum("ij,ij->i", x, x, optimize="nonsense"), "einsum: optimize is"),
+    (lambda x: gd.einsum("ij->i", x, optimize=3), "einsum: optimize is"),
+    (lambda x: gd.einsum("ij->i", x, order="Z"), "einsum: order is"), (lambda x: gd.einsum("ij->i", x, casting=0), "einsum: casting is"),
+    (lambda x: gd.function([x], x + 1, threads=10**9), "function: threads must be an int from 1 to 1,024"),
+    (lambda x: gd.function([x], x + 1, threads=-1), "function: threads must be"),
+    (lambda x: gd.function([x], x + 1, threads=0), "function: threads must be"),
+    (lambda x: gd.std(x, ddof=np.nan), "std: ddof must be"), (lambda x: gd.var(x, ddof=np.inf), "var: ddof must be"),
+    (lambda x: gd.var(x, correction="a"), "var: correction must be"), (lambda x: gd.sort(x, stable="no"), "sort: stable must be"),
+    (lambda x: gd.argsort(x, stable=3), "argsort: stable must be"), (lambda x: gd.isclose(x, x, rtol=np.nan), "isclose: rtol must be"),
+    (lambda x: gd.isclose(x, x, atol=-1), "isclose: atol must be"), (lambda x: gd.allclose(x, x, rtol="a"), "allclose: isclose: rtol must be"),
+    (lambda x: gd.isclose(x, x, equal_nan="no"), "isclose: equal_nan must be"), (lambda x: gd.celu(x, alpha=0), "celu: alpha must be"),
+    (lambda x: gd.celu(x, alpha=-1.0), "celu: alpha must be"), (lambda x: gd.elu(x, alpha=np.nan), "elu: alpha must be"),
+    (lambda x: gd.elu(x, alpha="a"), "elu: alpha must be"), (lambda x: gd.leaky_relu(x, slope=True), "leaky_relu: slope must be"),
+    (lambda x: gd.cumulative_sum(x[0], include_initial="no"), "cumulative_sum: include_initial must be"),
+    (lambda x: gd.vector_norm(x, keepdims=2), "vector_norm: keepdims must be"),
+    (lambda x: gd.softmax(x, temperature=True), "softmax: temperature must be"),
+    (lambda x: gd.linspace("a", 1), "linspace: start must be"), (lambda x: gd.linspace(0, None), "linspace: stop must be"),
+    (lambda x: gd.linspace(0, 1j), "linspace: stop must be"), (lambda x: gd.linspace(0, 1, axis=2.0), "linspace: an axis is a whole number"),
+    (lambda x: gd.linspace(0, 1, axis=10**30), "linspace: axis .* is out of bounds"), (lambda x: gd.rot90(x, axes=None), "rot90: axes must be"),
+    (lambda x: gd.random.normal(np.ones(2), (3,)), "normal: a key is int64"), (lambda x: gd.dropout(x, 0.5, 3.7), "dropout: .*a key is int64"),
+    (lambda x: gd.random.split(gd.random.key(0), True), "split: n must be"),
+    (lambda x: gd.conv(x[None, None], x[None, None], bias="a"), "conv: bias: dtype"),
+    (lambda x: gd.layer_norm(x, gamma="a"), "layer_norm: gamma: dtype"), (lambda x: gd.layer_norm(x, beta=object()), "layer_norm: beta: dtype"),
+    (lambda x: gd.losses.hinge(x, gd.sign(x), margin=-1.0), "hinge: margin is"), (lambda x: gd.draw(x, fold="no"), "draw: fold must be"),
+], ids=range(44))
+def test_options_that_cannot_be_meant_are_refused_by_name(call, message):
+    with pytest.raises(GraphdiffError, match=rf"(?s)^{message}") as info:
+        call(gd.input("x", (4, 6)))
+    assert "draw:" in message or re.search(HERE, str(info.value), re.DOTALL)
+
+
+def test_options_of_optimisers_and_layers_are_refused_when_they_are_made():
+    for method in ("GradientDescent", "Momentum", "Nesterov", "Adagrad", "Adadelta", "RMSprop", "Adam", "AdamW", "NAdam", "AMSGrad"):
+        with pytest.raises(NodeTypeError, match=f"^{method}: there is no option 'decay'"):
+            getattr(gd.optim, method)(decay=0.1)
+    for wrong in ({"window": 0}, {"window": 2, "stride": -1}, {"window": 2, "padding": "a"}, {"window": 2, "ceil_mode": 3}, {"window": 2,
+        "nonsense": 1}):
+        for pool in (gd.nn.MaxPool, gd.nn.AvgPool):
+            with pytest.raises(GraphdiffError):
+                pool(**wrong)
+    for layer in (gd.nn.Dense, gd.nn.LSTM):
+        with pytest.raises(NodeTypeError, match="init: a name, a function or an array is needed, not object"):
+            layer(2, 3, init=object())
+    with pytest.raises(ShapeError, match=r"init: an array of shape \[2, 3\] is needed, not of \[2\]"):
+        gd.nn.Dense(2, 3, init=[1.0, 2.0])
+    checked(23)
+
+
+def test_options_at_the_border_are_taken():
+    a = np.linspace(-3, 3, 24).reshape(4, 6)
+    x = gd.input("x", (4, 6))
+    for option, same in ((True, "tanh"), (False, "none")):
+        np.testing.assert_array_equal(gd.evaluate(gd.gelu(x, approximate=option), {x: a}), gd.evaluate(gd.gelu(x, approximate=same), {x: a}))
+    for optimize in (True, False, None, "greedy", "optimal", ["einsum_path", (0, 1)]):
+        np.testing.assert_allclose(gd.evaluate(gd.einsum("ij,kj->ik", x, x, optimize=optimize), {x: a}), a @ a.T, rtol=1e-12)
+    np.testing.assert_array_equal(gd.evaluate(gd.isclose(x, x + 1, rtol=np.full(6, 0.5), atol=0.1), {x: a}), np.isclose(a, a + 1,
+        np.full(6, 0.5), 0.1))
+    np.testing.assert_allclose(gd.evaluate(gd.var(x, ddof=np.int64(1)), {x: a}), a.var(ddof=1), rtol=1e-13)
+    np.testing.assert_allclose(gd.evaluate(gd.linspace([0, 1], 2.0, 3, axis=-1), {}), np.linspace([0, 1], 2.0, 3, axis=-1))
+    assert gd.function([x], x + 1, threads=1024)(a).shape == (4, 6)
+    alpha = gd.input("alpha")
+    assert gd.evaluate(gd.celu(x, alpha), {x: a, alpha: 2.0}).shape == (4, 6)
+    assert gd.diff(x, 10**30).shape == (4, 0) and gd.diff(x, 6).shape == (4, 0)
+    checked(12)

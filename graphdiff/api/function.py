@@ -29,6 +29,7 @@ from ..runtime.execute import Gate, Loaded, Workspace
 from ..runtime.native import ELEMENTWISE
 from ..specs import has_dims, match_shapes
 
+MOST_THREADS = 1024     # that are asked for; the core starts 64 at most (GDI_MAX_THREADS)
 CACHE = 32          # programs a function keeps, one per set of sizes
 
 
@@ -467,8 +468,8 @@ def function(inputs: Any, outputs: Any, *, updates: Mapping[Node, Any] | None = 
     """
     if isinstance(inputs, Node):
         inputs = [inputs]
-    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
-        raise NodeTypeError(f"function: threads must be a positive int or None, not {threads!r}")
+    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MOST_THREADS):
+        raise NodeTypeError(f"function: threads must be an int from 1 to {MOST_THREADS:,}, or None, not {threads!r}")
     if not isinstance(inputs, Iterable) or isinstance(inputs, str):
         raise NodeTypeError(f"inputs must be a list of nodes, not {type(inputs).__name__}")
     if updates is not None and not isinstance(updates, Mapping):

@@ -22,7 +22,7 @@ _serial = itertools.count()
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # Of each piece of code that was met: False for the user's, else the name under which the user calls it, "" where it has none.
 _inside: dict[CodeType, str | bool] = {}
-_SHELLS = frozenset(("wrapper", "function", "method", "operator", "rule", "forward"))     # what decorators and tables put around functions
+_SHELLS = frozenset(("wrapper", "function", "method", "operator", "rule", "forward", "make"))     # what decorators and tables put around functions
 
 
 def next_serial() -> int:

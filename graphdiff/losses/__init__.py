@@ -179,8 +179,8 @@ def hinge(scores: Any, target: Any, *, margin: Any = 1.0, axis: int = -1, reduct
     Derivative at the corner: 0 (relu's). Source: Crammer, Singer 2001 for several classes.
     """
     s, t = floating(scores), as_node(target)
-    if not isinstance(margin, Node) and not (is_number(margin) and margin == margin):
-        raise ShapeError(f"margin is a number or a node, not {margin!r}")
+    if not isinstance(margin, Node) and not (is_number(margin) and 0 <= margin < float("inf")):
+        raise ShapeError(f"margin is a finite number of at least 0, or a node, not {margin!r}")
     if t.ndim == s.ndim:
         if t.op.name == "constant" and not (np.abs(t._attrs[0]) == 1).all():
             raise ShapeError("the target of hinge is -1 or 1 everywhere; labels 0 and 1 are 2 t - 1")

@@ -116,10 +116,11 @@ def make(init: Any, key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
         if init not in _NAMED:
             raise NodeTypeError(f"init: {init!r} is not one of {', '.join(_NAMED)}")
         return _NAMED[init](key, shape, dtype)
-    if callable(init):
-        array = np.asarray(init(key, shape, dtype), as_dtype(dtype))
-    else:
-        array = np.array(init, as_dtype(dtype))
+    given = init(key, shape, dtype) if callable(init) else init
+    try:
+        array = np.array(given, as_dtype(dtype))
+    except (TypeError, ValueError):
+        raise NodeTypeError(f"init: a name, a function or an array is needed, not {type(given).__name__}") from None
     if array.shape != shape:
-        raise ShapeError(f"init: an array of shape {list(array.shape)}, {list(shape)} is needed")
+        raise ShapeError(f"init: an array of shape {list(shape)} is needed, not of {list(array.shape)}")
     return array

@@ -22,7 +22,7 @@ from .layer import Layer
 class _Norm(Layer):
     def __init__(self, shape: tuple[int, ...], scale: bool, shift: bool, eps: float, dtype: Any, name: str | None) -> None:
         super().__init__(name)
-        if not is_number(eps) or not eps > 0:
+        if not is_number(eps) or not 0 < eps < float("inf"):
             raise ShapeError(f"eps is a number above 0, not {eps!r}")
         self.eps = float(eps)
         dtype = checks.floating(dtype)

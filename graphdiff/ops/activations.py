@@ -17,7 +17,8 @@ from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import format_shape, nelements, normalize_axes
 from .binary import add, greater, greater_equal, less_equal, maximum, minimum, multiply, where, zmul
-from .families import cast, floating, operands
+from .families import argument, cast, flag, floating, number, operands
+from .families import slope as factor
 from .gradient import stop_gradient
 from .movement import reshape_to
 from .reduction import mean
@@ -35,7 +36,7 @@ def leaky_relu(x: Any, slope: Any = 0.01) -> Node:
 
     Source: Maas, Hannun, Ng 2013.
     """
-    x = floating(x)
+    x, slope = floating(x), factor(slope, "slope")
     if type(slope) in (int, float) and slope == 0:
         return relu(x)              # 0 times -inf is not wanted
     return where(greater(x, 0.0), x, slope * x)
@@ -47,7 +48,7 @@ def elu(x: Any, alpha: Any = 1.0) -> Node:
 
     Source: Clevert, Unterthiner, Hochreiter 2016.
     """
-    x = floating(x)
+    x, alpha = floating(x), factor(alpha, "alpha")
     return where(greater(x, 0.0), x, alpha * expm1(x))
 
 
@@ -63,21 +64,25 @@ def selu(x: Any) -> Node:
 
 @composed
 def celu(x: Any, alpha: Any = 1.0) -> Node:
-    """x where x > 0, else alpha (e^(x/alpha) - 1): smooth for every alpha. Any shape.
+    """x where x > 0, else alpha (e^(x/alpha) - 1): smooth for every alpha > 0. Any shape.
 
     Source: Barron 2017.
     """
-    x = floating(x)
+    x, alpha = floating(x), factor(alpha, "alpha")
+    if not isinstance(alpha, (Node, np.ndarray)):
+        number(alpha, "alpha", above=0)
     return where(greater(x, 0.0), x, alpha * expm1(x / alpha))
 
 
 @composed
-def gelu(x: Any, *, approximate: bool = False) -> Node:
-    """x Phi(x), Phi the normal distribution; approximate: by tanh. Any shape; accurate in the tails.
+def gelu(x: Any, *, approximate: bool | str = False) -> Node:
+    """x Phi(x), Phi the normal distribution; approximate: by tanh ("tanh" and "none" say the same as True and False). Any shape;
+    accurate in the tails.
 
     Source: Hendrycks, Gimpel 2016.
     """
-    return (gelu_tanh if approximate else gelu_erf)(x)
+    by_tanh = approximate == "tanh" if isinstance(approximate, str) and approximate in ("tanh", "none") else flag(approximate, "approximate")
+    return (gelu_tanh if by_tanh else gelu_erf)(x)
 
 
 @composed
@@ -114,7 +119,7 @@ def _enter(x: Any, *scales: Any) -> tuple[Node, Any]:
     dtype = x.dtype
     for s in scales:
         if isinstance(s, Node) or isinstance(s, (np.ndarray, np.generic)):
-            dtype = PROMOTE[dtype, as_node(s).dtype]
+            dtype = PROMOTE[dtype, argument(s, "gamma or beta").dtype]
     return (cast(x, FLOAT32) if x.dtype is FLOAT16 else x), dtype
 
 
@@ -150,7 +155,7 @@ def _scale(y: Node, gamma: Any, beta: Any, shape: tuple[Any, ...], into: tuple[A
     for name, s in (("gamma", gamma), ("beta", beta)):
         if s is None:
             continue
-        s = as_node(s, y.dtype)
+        s = argument(s, name, y.dtype)
         if s.shape != () and (s.ndim != len(shape) or any(unify(a, b) is None for a, b in zip(s.shape, shape, strict=True))):
             raise ShapeError(f"{name} has shape {format_shape(s.shape)}, {format_shape(shape)} is needed")
         s = s if s.shape == () else reshape_to(s, into)
@@ -171,6 +176,7 @@ def layer_norm(x: Any, gamma: Any = None, beta: Any = None, *, axis: Any = -1, e
     Raises ShapeError when gamma or beta has another shape. Source: Ba, Kiros, Hinton 2016.
     """
     x, dtype = _enter(x, gamma, beta)
+    eps = number(eps, "eps", 0)
     axes = tuple(sorted(normalize_axes(axis, x.ndim)))
     return _scale(_normalised(x, axes, eps), gamma, beta, tuple(x.shape[a] for a in axes), _along(x, axes), dtype)
 
@@ -185,7 +191,7 @@ def batch_norm(x: Any, gamma: Any = None, beta: Any = None, *, eps: float = 1e-5
     x, dtype = _enter(x, gamma, beta)
     if x.ndim < 2:
         raise ShapeError(f"needs [N, C, ..], not {format_shape(x.shape)}")
-    axes = (0, *range(2, x.ndim))
+    axes, eps = (0, *range(2, x.ndim)), number(eps, "eps", 0)
     return _scale(_normalised(x, axes, eps), gamma, beta, (x.shape[1],), _along(x, (1,)), dtype)
 
 
@@ -203,6 +209,7 @@ def group_norm(x: Any, groups: int, gamma: Any = None, beta: Any = None, *, eps:
         raise NodeTypeError(f"groups is a whole number, not {type(groups).__name__}")
     if groups < 1 or (isinstance(x.shape[1], int) and x.shape[1] % groups):
         raise ShapeError(f"{x.shape[1]} channels do not divide into {groups} groups")
+    eps = number(eps, "eps", 0)
     rest = x.shape[1] // int(groups) * nelements(x.shape[2:])
     y = reshape_to(_normalised(reshape_to(x, (x.shape[0], int(groups), rest)), (2,), eps), x.shape)
     return _scale(y, gamma, beta, (x.shape[1],), _along(x, (1,)), dtype)
@@ -215,6 +222,7 @@ def rms_norm(x: Any, gamma: Any = None, *, axis: Any = -1, eps: float = 1e-5) ->
     Raises ShapeError when gamma has another shape. Source: Zhang, Sennrich 2019.
     """
     x, dtype = _enter(x, gamma)
+    eps = number(eps, "eps", 0)
     axes = tuple(sorted(normalize_axes(axis, x.ndim)))
     y = x * reciprocal(sqrt(mean(square(x), axes, keepdims=True) + eps))
     return _scale(y, gamma, None, tuple(x.shape[a] for a in axes), _along(x, axes), dtype)

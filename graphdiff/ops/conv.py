@@ -20,7 +20,7 @@ from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import check_shape, format_shape, nelements
 from .binary import add, less, maximum, where
-from .families import flag, floating, pair
+from .families import argument, flag, floating, pair
 from .movement import reshape_to, zeros_like
 
 Pairs = tuple[tuple[Any, Any], ...]
@@ -323,7 +323,7 @@ def _operands(x: Any, w: Any, groups: Any) -> tuple[Node, Node, int, int]:
 def _add_bias(y: Node, bias: Any) -> Node:
     if bias is None:
         return y
-    b = as_node(bias, y.dtype)
+    b = argument(bias, "bias", y.dtype)
     if b.ndim != 1 or unify(b.shape[0], y.shape[1]) is None:
         raise ShapeError(f"bias has shape {format_shape(b.shape)}, the result has {y.shape[1]} channels")
     return add(*pair(y, reshape_to(b, (b.shape[0],) + (1,) * (y.ndim - 2))))

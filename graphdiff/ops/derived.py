@@ -17,7 +17,7 @@ from ..graph.node import Node
 from ..specs import nelements, normalize_axes, normalize_axis
 from .binary import add, bitwise_and, bitwise_or, equal, less_equal, multiply, power, subtract, where
 from .einsum import einsum
-from .families import cast, floating, pair
+from .families import argument, cast, flag, floating, number, pair
 from .movement import concatenate, cut, flip, full, moveaxis, permute, ravel, reshape_to, stack, swapaxes
 from .reduction import all, norm, sum
 from .scan import cumprod, cumsum
@@ -75,9 +75,17 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     or with equal_nan to NaN."""
     x, y = pair(a, b)
     x, y = floating(x), floating(y)
+    rtol, atol = _tolerance(rtol, "rtol"), _tolerance(atol, "atol")
     near = less_equal(abs(subtract(x, y)), add(multiply(abs(y), rtol), atol))
     out = bitwise_or(bitwise_and(near, isfinite(y)), equal(x, y))
-    return bitwise_or(out, bitwise_and(isnan(x), isnan(y))) if equal_nan else out
+    return bitwise_or(out, bitwise_and(isnan(x), isnan(y))) if flag(equal_nan, "equal_nan") else out
+
+
+def _tolerance(value: Any, what: str) -> Any:
+    """A number, or numbers for every element, as NumPy takes them; a single one must be one that something can be close by."""
+    if isinstance(value, (Node, np.ndarray, list, tuple)):
+        return argument(value, what)
+    return number(value, what, 0)
 
 
 @public
@@ -92,7 +100,7 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool
 def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Node:
     """m turned by k right angles, from the first towards the second of two axes."""
     x = as_node(m)
-    if isinstance(axes, (int, np.integer)) or len(axes) != 2:
+    if not isinstance(axes, (tuple, list)) or len(axes) != 2:
         raise ShapeError(f"axes must be two axes, not {axes!r}")
     first, second = normalize_axes(tuple(axes), x.ndim)
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)):
@@ -173,7 +181,7 @@ def _cumulative(x: Any, axis: Any, dtype: Any, include_initial: bool, scan: Any,
         axis = 0
     axis = normalize_axis(axis, x.ndim)
     out: Node = scan(x, axis, dtype)
-    if not include_initial:
+    if not flag(include_initial, "include_initial"):
         return out
     start = full((*x.shape[:axis], 1, *x.shape[axis + 1:]), first, out.dtype)
     return concatenate([start, out], axis)
@@ -225,7 +233,7 @@ def vector_norm(x: Any, *, axis: Any = None, keepdims: bool = False, ord: Any = 
     """The norm of the vectors along an axis, or of all elements along several (axis=None: along all); ord as for norm. Derivative
     0 at the origin for ord > 1."""
     x = floating(x)
-    axes = normalize_axes(axis, x.ndim)
+    axes, keepdims = normalize_axes(axis, x.ndim), flag(keepdims, "keepdims")
     if len(axes) == 1:
         return norm(x, ord, axes[0], keepdims)
     others = [i for i in range(x.ndim) if i not in axes]

@@ -397,6 +397,17 @@ def _put_on_diagonals(y: Node, distinct: str, out: str) -> Node:
     return permute(y, order)
 
 
+def _check_options(optimize: Any, order: Any, casting: Any) -> None:
+    """What NumPy takes, for all that it has no effect."""
+    path = isinstance(optimize, (list, tuple)) and len(optimize) > 0 and optimize[0] in ("einsum_path", "greedy", "optimal")
+    if not path and optimize not in (None, True, False, "greedy", "optimal"):
+        raise NodeTypeError(f"optimize is True, False, 'greedy', 'optimal' or a path of numpy.einsum_path, not {optimize!r}")
+    if order not in ("C", "F", "A", "K"):
+        raise NodeTypeError(f"order is 'C', 'F', 'A' or 'K', not {order!r}")
+    if casting not in ("no", "equiv", "safe", "same_kind", "unsafe"):
+        raise NodeTypeError(f"casting is 'no', 'equiv', 'safe', 'same_kind' or 'unsafe', not {casting!r}")
+
+
 @public
 def einsum(*operands: Any, dtype: Any = None, out: Any = None, optimize: Any = True, order: str = "K",
            casting: str = "safe") -> Node:
@@ -410,6 +421,7 @@ def einsum(*operands: Any, dtype: Any = None, out: Any = None, optimize: Any = T
     """
     if out is not None:
         raise NodeTypeError("a node cannot be written into an array (out=)")
+    _check_options(optimize, order, casting)
     if not operands:
         raise NodeTypeError("needs an equation and operands, or operands each followed by a list of labels")
     if isinstance(operands[0], str):

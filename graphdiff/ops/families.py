@@ -5,13 +5,14 @@ operands by NumPy 2's rules (Python numbers are weak) and makes casts visible as
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ..dtypes import BOOL, FLOAT64, INT64, PROMOTE, as_dtype, float_of, weak
-from ..errors import DTypeError, GraphdiffError, NodeTypeError, OutOfRange, show_name
+from ..dtypes import BOOL, FLOAT64, INT64, PROMOTE, as_dtype, float_of, is_number, weak
+from ..errors import BadValue, DTypeError, GraphdiffError, NodeTypeError, OutOfRange, show_name
 from ..graph.build import as_node, located, make, public, scalar
 from ..graph.node import Node
 from ..graph.opdef import ZERO, OpDef, register
@@ -166,6 +167,35 @@ def flag(value: Any, what: str) -> bool:
     if not isinstance(value, (bool, np.bool_)) and not (isinstance(value, int) and value in (0, 1)):
         raise NodeTypeError(f"{what} must be True or False, not {value!r}")
     return bool(value)
+
+
+def number(value: Any, what: str, least: float = -math.inf, *, above: float = -math.inf) -> float:
+    """An option that is a finite number of at least `least`, larger than `above`: not NaN, text or a bool."""
+    if not is_number(value):
+        raise NodeTypeError(f"{what} must be a number, not {value!r}")
+    if not (math.isfinite(value) and value >= least and value > above):
+        need = f" of at least {least:g}" if least > -math.inf else f" above {above:g}" if above > -math.inf else ""
+        raise BadValue(f"{what} must be a finite number{need}, not {value!r}")
+    return float(value)
+
+
+def slope(value: Any, what: str) -> Any:
+    """A factor of an activation: a node or an array as it is; a number that is no bool and not NaN, else an error."""
+    if isinstance(value, (Node, np.ndarray)):
+        return value
+    if not is_number(value):
+        raise NodeTypeError(f"{what} must be a number, an array or a node, not {value!r}")
+    if math.isnan(value):
+        raise BadValue(f"{what} must be a number, not {value!r}")
+    return value
+
+
+def argument(value: Any, what: str, like: Any = None) -> Node:
+    """An operand as a node; what cannot be one is an error that names the argument."""
+    try:
+        return as_node(value, like)
+    except GraphdiffError as error:
+        raise type(error)(f"{what}: {error}") from None
 
 
 def floating(x: Any) -> Node:

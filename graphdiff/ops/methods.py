@@ -244,6 +244,8 @@ def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     if len(parts) > 1:
         x = m.concatenate(parts, axis)
     for _ in range(n):
+        if x.shape[axis] == 0:
+            break
         before = (slice(None),) * axis
         later, earlier = x[(*before, slice(1, None))], x[(*before, slice(None, -1))]
         x = b.not_equal(later, earlier) if x.dtype.kind == "b" else b.subtract(later, earlier)

@@ -889,11 +889,23 @@ def _check_range(args: tuple[Any, ...]) -> None:
         check_memory((builtins.max(length, 0),), FLOAT64)
 
 
+def _bound(value: Any, what: str) -> Any:
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError):
+        array = np.array(None)
+    if array.dtype.kind not in "biuf":
+        raise NodeTypeError(f"{what} must be a number or an array of numbers, not {value!r}")
+    return value if type(value) in (int, float) else array
+
+
 @public
 def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None, axis: int = 0) -> Any:
     """numpy.linspace as a constant: start and stop are numbers. retstep: (the node, the distance between its elements)."""
     if isinstance(start, Node) or isinstance(stop, Node):
         raise NodeTypeError("start and stop must be numbers, not nodes\nhint: start + (stop - start) * gd.linspace(0, 1, num)")
+    start, stop = [_bound(v, what) for v, what in ((start, "start"), (stop, "stop"))]
+    axis = normalize_axis(axis, 1 + len(np.broadcast_shapes(np.shape(start), np.shape(stop))))
     if isinstance(num, (Node, bool)) or not hasattr(num, "__index__") or num < 0:
         raise ShapeError(f"num must be a whole number, at least 0, not {num!r}")
     check_memory((num.__index__(), *np.broadcast_shapes(np.shape(start), np.shape(stop))), FLOAT64)

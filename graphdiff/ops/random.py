@@ -15,7 +15,7 @@ from ..graph.build import as_node, make, make_constant, public
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import as_shape, check_shape
-from .families import cast, floating
+from .families import argument, cast, floating
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _CUT = "random numbers do not depend smoothly on their key"
@@ -94,14 +94,16 @@ def key(seed: int) -> Node:
 
 
 def _key(k: Any) -> Node:
-    k = as_node(k)
-    return k if k.dtype is INT64 else cast(k, INT64)
+    k = argument(k, "key")
+    if k.dtype.kind not in "iu":
+        raise DTypeError(f"a key is int64[2], not {k.spec}\nhint: gd.random.key(seed) makes one, split(key, n)[i] picks one")
+    return cast(k, INT64)
 
 
 @public
 def split(key: Any, n: int = 2) -> Node:
     """n independent keys from one: int64[n, 2]; split(key, n)[i] is a key."""
-    if not isinstance(n, (int, np.integer)) or n < 0:
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
         raise ShapeError(f"n must be an int >= 0, not {n!r}")
     return make(BITS, (_key(key),), ((int(n), 2), INT64))
 

@@ -18,7 +18,7 @@ from ..graph.build import as_node, make, public, scalar
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import format_shape, nelements, normalize_axes, normalize_axis
-from .families import cast, flag, floating
+from .families import cast, flag, floating, number
 from .movement import expand_to, permute, reshape_to, zeros, zeros_like
 
 
@@ -326,8 +326,10 @@ def _spread_of(x: Any, dtype: Any) -> tuple[Node, Any]:
 
 
 def _ddof(ddof: Any, correction: Any) -> Any:
+    number(ddof, "ddof")
     if correction is None:
         return ddof
+    number(correction, "correction")
     if ddof != 0:
         raise NodeTypeError("ddof and correction are the same; one of them is enough")
     return correction
@@ -339,8 +341,6 @@ def _var(x: Node, axis: Any, ddof: float, keepdims: bool) -> Node:
     n = _count(x, axes, x.dtype)
     center = make(SUM, (x,), (axes, True)) / n
     total = make(SUM, (square(x - center),), (axes, _flag(keepdims)))
-    if isinstance(ddof, bool) or not isinstance(ddof, (int, float, np.number)):
-        raise NodeTypeError(f"ddof must be a number, not {ddof!r}")
     rest = n - ddof
     if ddof > 0:
         from .binary import maximum

@@ -102,7 +102,7 @@ def softmax(x: Any, axis: int = -1, temperature: Any = 1) -> Node:
     x = floating(x)
     if not isinstance(temperature, Node):
         t = np.asarray(temperature)
-        if t.dtype.kind not in "biuf" or not np.all(t > 0):
+        if t.dtype.kind not in "iuf" or not np.all(t > 0):
             raise ShapeError(f"temperature must be larger than 0, not {temperature!r}")
     if isinstance(temperature, Node) or t.ndim or temperature != 1:
         x = x / temperature
@@ -313,7 +313,9 @@ RANKED = register(OpDef("ranked", "the elements of two ranks next to each other,
                         cost=lambda n: 5 * n.inputs[0].size))
 
 
-def _check_kind(kind: Any) -> None:
+def _check_kind(kind: Any, stable: Any) -> None:
+    if stable is not None:
+        flag(stable, "stable")
     if kind not in (None, "quicksort", "mergesort", "heapsort", "stable"):
         raise NodeTypeError(f"kind {kind!r} is not one of quicksort, mergesort, heapsort, stable")
 
@@ -322,7 +324,7 @@ def _check_kind(kind: Any) -> None:
 def sort(x: Any, axis: int | None = -1, *, descending: bool = False, kind: Any = None, stable: Any = None) -> Node:
     """Elements along an axis in ascending order, NaN last (descending: the reverse). Equal elements keep their order, whatever kind and
     stable say."""
-    _check_kind(kind)
+    _check_kind(kind, stable)
     x = as_node(x)
     if x.ndim == 0 and axis is not None:
         raise AxisError("a scalar has no axis to sort along")
@@ -333,7 +335,7 @@ def sort(x: Any, axis: int | None = -1, *, descending: bool = False, kind: Any =
 @public
 def argsort(x: Any, axis: int | None = -1, *, descending: bool = False, kind: Any = None, stable: Any = None) -> Node:
     """int64 positions that sort an axis; stable, whatever kind and stable say."""
-    _check_kind(kind)
+    _check_kind(kind, stable)
     x, axis = _along(x, axis)
     return make(ARGSORT, (x,), (axis, flag(descending, "descending")))
 
@@ -342,10 +344,10 @@ def argsort(x: Any, axis: int | None = -1, *, descending: bool = False, kind: An
 def top_k(x: Any, k: int, *, axis: int = -1, indices: bool = False) -> Any:
     """The k largest along an axis, largest first; with indices=True (values, int64 positions)."""
     from .indexing import gather_along
-    x = as_node(x)
+    x, indices = as_node(x), flag(indices, "indices")
     axis = normalize_axis(axis, x.ndim)
     n = x.shape[axis]
-    if not isinstance(k, (int, np.integer)) or k < 0 or (isinstance(n, int) and k > n):
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 0 or (isinstance(n, int) and k > n):
         raise ShapeError(f"k must be between 0 and the axis' size {n}, not {k!r}")
     at = cut(make(ARGSORT, (x,), (axis, True)), axis, 0, int(k))
     values = gather_along(x, at, axis)

@@ -30,7 +30,10 @@ class Optimizer:
 
     slots: tuple[str, ...] = ()      # names of the arrays of a parameter's shape that the method keeps
 
-    def __init__(self, learning_rate: Any, *, weight_decay: float = 0.0, clip_norm: Any = None, clip_value: Any = None) -> None:
+    def __init__(self, learning_rate: Any, *, weight_decay: float = 0.0, clip_norm: Any = None, clip_value: Any = None,
+                 **unknown: Any) -> None:
+        if unknown:
+            raise NodeTypeError(f"{type(self).__name__}: there is no option {show_name(next(iter(unknown)))!r}")
         self.learning_rate = _rate(learning_rate)
         self.weight_decay = _decay(weight_decay)
         self.clip_norm, self.clip_value = positive(clip_norm, "clip_norm"), positive(clip_value, "clip_value")

@@ -11,6 +11,7 @@ from ..errors import FormatError, NodeTypeError, ShapeError, show_name
 from ..graph.build import node_list
 from ..graph.node import Node
 from ..graph.walk import toposort
+from ..ops.families import flag
 from . import render as rendering
 from .picture import Labels, Picture, build
 from .render import renderer
@@ -151,6 +152,7 @@ def draw(y: Any, *, wrt: Any = None, at: Any = None, style: str = "operations", 
         raise ShapeError(f"draw: max_nodes must be a positive int or None, not {max_nodes!r}")
     if not isinstance(expand, (str, list, tuple, set, frozenset)) or not all(isinstance(e, str) for e in expand):
         raise NodeTypeError("draw: expand must be the name of a scope or a list of names")
+    fold = flag(fold, "draw: fold")
     if not isinstance(y, (Node, list, tuple, dict)) and hasattr(type(y), "program") and hasattr(y, "outputs"):
         if wrt is not None or at is not None:
             raise NodeTypeError("draw: a compiled function is drawn as it is; wrt and at go with nodes")
