@@ -39,6 +39,9 @@ _KNOWN: dict[Any, DType] = {
 
 PROMOTE: dict[tuple[DType, DType], DType] = {(a, b): _KNOWN[np.promote_types(a, b)] for a in DTYPES for b in DTYPES}
 
+# NumPy computes x // y, x % y, x ** y and shifts of two bools in int8.
+TWO_BOOLS = "not defined for two bools: NumPy computes it in int8, which is none of the dtypes here\nhint: x.astype('int64')"
+
 _INT_RANGE = {UINT8: (0, 2**8 - 1), INT32: (-2**31, 2**31 - 1), INT64: (-2**63, 2**63 - 1)}
 _ALIAS_LIMIT = 32   # no name of a dtype is longer; keeps NumPy's parser of "f4,f4,..." away from hostile text
 

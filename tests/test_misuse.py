@@ -261,3 +261,103 @@ def test_options_at_the_border_are_taken():
     assert gd.evaluate(gd.celu(x, alpha), {x: a, alpha: 2.0}).shape == (4, 6)
     assert gd.diff(x, 10**30).shape == (4, 0) and gd.diff(x, 6).shape == (4, 0)
     checked(12)
+
+
+# -- NumPy's signatures --------------------------------------------------------------------------------------------
+
+A = np.array([[3.0, -1.0, 2.0, 0.5], [1.0, 7.0, -2.0, 4.0], [-3.0, 0.25, 5.0, 6.0]])
+MASK = np.array([[True, False, True, True], [False, True, True, False], [True, True, False, True]])
+
+SIGNATURES = [
+    lambda f, a: f.sum(a, 0, None), lambda f, a: f.sum(a, 0, None, None, True), lambda f, a: f.sum(a, 0, None, None, True, 5.0, MASK),
+    lambda f, a: f.sum(a, where=MASK), lambda f, a: f.sum(a, 1, initial=2), lambda f, a: f.sum(a, where=MASK[0], initial=0.5),
+    lambda f, a: f.prod(a, 1, None, None, True, 2.0, MASK), lambda f, a: f.prod(a, initial=0.5, where=MASK),
+    lambda f, a: f.max(a, 0, None, True, -9.0, MASK), lambda f, a: f.max(a, initial=6.5), lambda f, a: f.min(a, 1, initial=0.0, where=MASK[:, :1]),
+    lambda f, a: f.min(a, (0, 1), None, True), lambda f, a: f.max(a[:0], 0, initial=-1.0), lambda f, a: f.max(a[:, :0], 1, None, True, 3.0),
+    lambda f, a: f.mean(a, 1, None, None, True), lambda f, a: f.mean(a, 0, where=MASK), lambda f, a: f.mean(a, where=MASK, keepdims=True),
+    lambda f, a: f.any(a > 5, 0, None, True), lambda f, a: f.any(a > 5, 1, where=MASK), lambda f, a: f.all(a > -2, 0, None, where=MASK),
+    lambda f, a: f.std(a, 0, None, None, 1), lambda f, a: f.std(a, 1, where=MASK), lambda f, a: f.var(a, 1, None, None, 1, True, where=MASK),
+    lambda f, a: f.var(a, (0, 1), correction=1, where=MASK), lambda f, a: f.var(a, 1, None, None, 1.5, where=MASK), lambda f, a: f.argmax(a, 1, None),
+    lambda f, a: f.argmin(a, 0, None, keepdims=True), lambda f, a: f.ptp(a, 1, None, True), lambda f, a: f.median(a, 0, None, False, True),
+    lambda f, a: f.cumsum(a, 1, None, None), lambda f, a: f.cumprod(a, 1, None, None), lambda f, a: f.count_nonzero(a > 1, 0, keepdims=True),
+    lambda f, a: f.average(a, 0, None, False), lambda f, a: a.sum(0, None, None, True, 1.0, MASK), lambda f, a: a.mean(1, None, None, True),
+    lambda f, a: a.std(0, None, None, 1), lambda f, a: a.max(1, None, True, 6.5), lambda f, a: f.sum(a > 1, 0, initial=3)]
+
+
+@pytest.mark.parametrize("call", SIGNATURES, ids=range(len(SIGNATURES)))
+def test_reductions_take_what_numpys_take(call):
+    with np.errstate(all="ignore"):
+        want = call(np, A)
+    x = gd.input("x", A.shape)
+    for built in (call(gd, x), call(np, x)):
+        got = gd.evaluate(built, {x: A})
+        assert got.dtype == np.asarray(want).dtype and got.shape == np.shape(want)
+        np.testing.assert_allclose(got, want, rtol=1e-13)
+    checked(6)
+
+
+def test_more_calls_of_numpys_go_through_its_protocol():
+    x, i = gd.input("x", A.shape), np.array([0, 5, -9])
+    for call in (lambda a: np.take(a, i, 1, None, "clip"), lambda a: np.clip(a, 0, 3, None), lambda a: np.add.reduce(a, 0, where=MASK, initial=2.0),
+                 lambda a: np.maximum.reduce(a, axis=1, initial=4.0), lambda a: np.round(a, 1, None), lambda a: np.divmod(a, 2.0)[0],
+                 lambda a: np.divmod(a, 2.0)[1], lambda a: np.sum(a, 0, keepdims=np._NoValue)):
+        np.testing.assert_allclose(gd.evaluate(call(x), {x: A}), call(A), rtol=1e-14)
+    checked(8)
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda x: gd.sum(x, 0, None, np.zeros(4)), r"sum: out: a node cannot be written"), (lambda x: np.sum(x, 0, out=np.zeros(4)), r"np\.sum: out: a node"),
+    (lambda x: np.sum(x, 0, None, np.zeros(4)), r"np\.sum: out: a node"), (lambda x: gd.max(x, 0, True), r"max: out: a node"),
+    (lambda x: gd.cumsum(x, 0, None, np.zeros(4)), "cumsum: out: "), (lambda x: gd.median(x, 0, True), "median: out: "),
+    (lambda x: gd.max(x, where=MASK), "max: where needs initial"), (lambda x: gd.sum(x, where=np.ones(3, bool)), r"sum: where has shape \[3\]"),
+    (lambda x: gd.sum(x[0], where=MASK), r"sum: where has shape \[3, 4\]"), (lambda x: gd.mean(x, where=x), "mean: where must be a mask of bools"),
+    (lambda x: gd.sum(x, where=None), "sum: where: "), (lambda x: gd.sum(x, where="a"), "sum: where: "),
+    (lambda x: gd.sum(x, initial="a"), "sum: initial: "), (lambda x: gd.sum(x, initial=np.ones(2)), "sum: initial is one number"),
+    (lambda x: gd.sum(x > 0, initial=0.5), "sum: initial is 0.5, the result int64"),
+    (lambda x: gd.max(x.astype("uint8"), initial=300), "max: Python integer 300 out of bounds"), (lambda x: gd.std(x, mean=0.0), "std: .*'mean'"),
+    (lambda x: np.std(x, mean=0.0), "std: .*'mean'"), (lambda x: gd.argmax(x, where=MASK), "argmax: .*'where'")], ids=range(19))
+def test_arguments_of_reductions_that_are_refused_are_named(call, message):
+    with pytest.raises(GraphdiffError, match=rf"(?s)^{message}" + HERE):
+        call(gd.input("x", A.shape))
+
+
+def test_masked_elements_have_no_derivative_whatever_they_are():
+    x, m = gd.input("x", ("n", 4)), gd.input("m", (4,), "bool")
+    bad = A.copy()
+    bad[:, 1] = np.nan
+    bad[0, 3] = np.inf
+    at = {x: bad, m: [True, False, True, False]}
+    good = A[:, [0, 2]]
+    for f, want in ((gd.sum, np.ones((3, 2))), (gd.mean, np.full((3, 2), 1 / 6)), (gd.prod, good.prod() / good),
+                    (gd.var, 2 * (good - good.mean()) / 6), (gd.std, (good - good.mean()) / 6 / good.std())):
+        g = gd.evaluate(gd.grad(f(x, where=m), x), at)
+        np.testing.assert_allclose(g[:, [0, 2]], want, rtol=1e-12, atol=1e-15)
+        assert not g[:, [1, 3]].any()
+    with pytest.raises(NodeTypeError, match=r"hint .*keepdims is given by name"):
+        gd.max(x, 0, True)
+    g = gd.evaluate(gd.grad(gd.max(x, where=m, initial=-9.0), x), at)
+    assert g[2, 2] == 1 and g.sum() == 1
+    for n in (0, 2):
+        assert gd.evaluate(gd.max(x, 0, initial=1.5), {x: A[:n]}).tolist() == A[:n].max(0, initial=1.5).tolist()
+        assert gd.evaluate(gd.min(x, initial=9), {x: A[:n]}) == A[:n].min(initial=9)
+    first = gd.input("first")
+    assert gd.evaluate(gd.grad(gd.sum(x, initial=first), first), {x: A, first: 3.0}) == 1
+    checked(16)
+
+
+# -- dtypes NumPy has and the library has not ------------------------------------------------------------------------
+
+def test_operations_numpy_does_in_int8_say_what_to_write():
+    p = gd.input("p", (3,), "bool")
+    for call in (lambda: p // p, lambda: p % p, lambda: p ** p, lambda: p << p, lambda: p >> p, lambda: gd.fmod(p, p)):
+        with pytest.raises(gd.errors.DTypeError, match=r"(?s)two bools: NumPy computes it in int8.*x\.astype\('int64'\)"):
+            call()
+    with pytest.raises(gd.errors.DTypeError, match="logical_xor"):
+        p - p
+    a = np.array([True, False, True])
+    assert gd.evaluate(p.astype("int64") ** p.astype("int64"), {p: a}).tolist() == (a.astype(int) ** a.astype(int)).tolist() == [1, 1, 1]
+    for name in ("sum", "prod", "cumsum", "cumprod"):
+        u = gd.input("u", (3,), "uint8")
+        assert getattr(gd, name)(u).dtype == np.int64 and "uint64" in getattr(gd, name).__doc__
+        np.testing.assert_array_equal(gd.evaluate(getattr(gd, name)(u), {u: np.array([200, 100, 7], "uint8")}), getattr(np, name)([200, 100, 7]))
+    checked(16)

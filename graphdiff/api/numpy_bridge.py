@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..errors import NodeTypeError
 from ..graph.build import located
 from ..graph.node import Node
@@ -16,6 +18,9 @@ _OPTIONS = {"vecdot": ("axis",)}       # of ufuncs that have some of their own
 _REDUCE = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any",
            "logaddexp": "logsumexp"}
 _ACCUMULATE = {"add": "cumsum", "multiply": "cumprod"}
+
+
+_NO_VALUE: Any = np._NoValue       # NumPy's own "not given"
 
 
 def _lookup(name: str) -> Any:
@@ -34,6 +39,8 @@ def _array_ufunc(self: Node, ufunc: Any, method: str, *inputs: Any, **kwargs: An
             kwargs.pop(option)
     table = {"__call__": _UFUNCS, "reduce": _REDUCE, "accumulate": _ACCUMULATE}.get(method, {})
     target = table.get(name, name if method == "__call__" else "")
+    if name == "divmod" and method == "__call__" and not kwargs:
+        return _lookup("floor_divide")(*inputs), _lookup("remainder")(*inputs)
     function = _lookup(target) if target else None
     if method == "reduce":
         kwargs = {k: v for k, v in kwargs.items() if v is not None or k == "axis"}
@@ -59,9 +66,22 @@ def _array_function(self: Node, func: Any, types: Any, args: Any, kwargs: Any) -
         kwargs = {"axis1": -2, "axis2": -1, **kwargs}
     if function is None:
         raise located(NodeTypeError(f"np.{name} has no counterpart for nodes"), f"np.{name}", ())
-    if kwargs.get("out", args) is None:       # as if it were not there
-        kwargs = {k: v for k, v in kwargs.items() if k != "out"}
+    args, kwargs = _without_out(func, args, kwargs)
     return function(*args, **kwargs)
+
+
+def _without_out(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """A call of NumPy's without an out that is None; what stands behind it goes by name."""
+    if len(args) > 2:
+        from inspect import signature
+        names = [p.name for p in signature(func).parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        at = names.index("out") if "out" in names else len(args)
+        if at < len(args) <= len(names):
+            args, kwargs = args[:at], {**dict(zip(names[at:], args[at:], strict=False)), **kwargs}
+    out = kwargs.get("out")
+    if out is not None:
+        raise located(NodeTypeError("out: a node cannot be written into an array"), f"np.{func.__name__}", args)
+    return args, {k: v for k, v in kwargs.items() if k != "out" and v is not _NO_VALUE}
 
 
 Node.__array_ufunc__ = _array_ufunc      # type: ignore[attr-defined]

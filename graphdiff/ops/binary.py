@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import BOOL
+from ..dtypes import BOOL, TWO_BOOLS
 from ..errors import BadValue, DTypeError, ShapeError
 from ..graph.build import located, make, public
 from ..graph.node import Node
@@ -66,7 +66,7 @@ def power(x: Any, y: Any) -> Node:
     if x.dtype.kind == "f":
         return _power(x, y)
     if x.dtype is BOOL:
-        raise located(DTypeError("not defined for bool\nhint: use astype('int64')"), "power", (x, y))
+        raise located(DTypeError(TWO_BOOLS), "power", (x, y))
     if y.op.name == "constant" and bool(np.any(y._attrs[0] < 0)):
         raise located(BadValue("integers to negative integer powers are not allowed\nhint: make the base a float"), "power", (x, y))
     return make(INT_POWER, (x, y))
@@ -209,7 +209,7 @@ def fmod(x: Any, y: Any) -> Node:
     if x.dtype.kind == "f":
         return _fmod(x, y)
     if x.dtype is BOOL:
-        raise DTypeError("not defined for two bools\nhint: use astype('int64')")
+        raise DTypeError(TWO_BOOLS)
     r = remainder(x, y)
     return where(logical_and(not_equal(r, 0), not_equal(less(x, 0), less(y, 0))), subtract(r, y), r)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import BOOL, FLOAT64, INT64, PROMOTE, as_dtype, float_of, is_number, weak
+from ..dtypes import BOOL, FLOAT64, INT64, PROMOTE, TWO_BOOLS, as_dtype, float_of, is_number, weak
 from ..errors import BadValue, DTypeError, GraphdiffError, NodeTypeError, OutOfRange, show_name
 from ..graph.build import as_node, located, make, public, scalar
 from ..graph.node import Node
@@ -278,7 +278,7 @@ def binary(name: str, formula: str, reference: Callable[..., Any], partials: tup
            kind: str = "float", bools: bool = True, doc: str | None = None, **facts: Any) -> Callable[[Any, Any], Node]:
     """Register an elementwise op of two operands and return its public function; kinds as for `unary`.
 
-    bools=False: NumPy refuses two bools, and so does the op.
+    bools=False: NumPy refuses two bools or computes them in int8, and the op refuses them.
     """
     if partials is not None:
         facts["partials"] = partials
@@ -301,7 +301,7 @@ def binary(name: str, formula: str, reference: Callable[..., Any], partials: tup
             if x.dtype.kind == "f":
                 raise located(DTypeError(f"defined for integers and bool, not {x.dtype}"), name, (x, y))
             if x.dtype is BOOL and not bools:
-                raise located(DTypeError("not defined for two bools\nhint: use astype('int64')"), name, (x, y))
+                raise located(DTypeError(TWO_BOOLS), name, (x, y))
             return make(op, (x, y))
     elif kind == "test":
         def function(x: Any = MISSING, y: Any = MISSING, *more: Any, **options: Any) -> Node:
@@ -319,7 +319,8 @@ def binary(name: str, formula: str, reference: Callable[..., Any], partials: tup
                 raise misfit(name, 2, 2 + len(more), options)
             x, y = operands(x, y, name)
             if x.dtype is BOOL:
-                raise located(DTypeError("not defined for two bools\nhint: use logical_xor or astype('int64')"), name, (x, y))
+                raise located(DTypeError("not defined for two bools\nhint: use logical_xor or astype('int64')" if name == "subtract" else TWO_BOOLS),
+                              name, (x, y))
             return make(op, (x, y))
     return _finish(function, op, doc)
 

@@ -20,6 +20,7 @@ from ..graph.opdef import OpDef, register
 from ..specs import format_shape, nelements, normalize_axes, normalize_axis
 from .families import cast, flag, floating, number
 from .movement import expand_to, permute, reshape_to, zeros, zeros_like
+from .selected import NONE, extended, first_of, mask_of, masked, no_out
 
 
 def _shape(x: Node, axes: tuple[int, ...], keepdims: bool) -> tuple[Any, ...]:
@@ -186,7 +187,7 @@ def _axes(x: Node, axis: Any, scalars: bool = False) -> tuple[int, ...]:
 
 
 def _flag(keepdims: Any) -> bool:
-    return flag(keepdims, "keepdims")
+    return keepdims is not NONE and flag(keepdims, "keepdims")
 
 
 def _asked(dtype: Any) -> Any:
@@ -210,52 +211,78 @@ def _accumulator(x: Node, dtype: Any = None) -> Node:
 
 
 @public
-def sum(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Node:
-    """The sum over axes (all by default). bool and integers give int64; an empty sum is 0."""
-    x = _accumulator(as_node(x), dtype)
-    axes = _axes(x, axis, True)
-    return make(SUM, (x,), (axes, _flag(keepdims)))
+def sum(x: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = True) -> Node:
+    """The sum over axes (all by default); an empty sum is 0. bool and integers give int64, uint8 as well (NumPy: uint64, which is none of
+    the dtypes here). where: a mask of the elements that count, broadcast to x; initial: a number that is added. out must be None."""
+    no_out(out)
+    x = masked(_accumulator(as_node(x), dtype), where, 0)
+    y = make(SUM, (x,), (_axes(x, axis, True), _flag(keepdims)))
+    first = first_of(initial, y.dtype)
+    return y if first is None else y + first
 
 
 @public
-def prod(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Node:
-    """The product over axes. An empty product is 1; the derivative is right when elements are 0."""
-    x = _accumulator(as_node(x), dtype)
-    return make(PROD, (x,), (_axes(x, axis, True), _flag(keepdims)))
+def prod(x: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = True) -> Node:
+    """The product over axes. An empty product is 1; the derivative is right when elements are 0. bool and integers give int64, uint8 as
+    well (NumPy: uint64). where: a mask of the elements that count; initial: a factor more. out must be None."""
+    no_out(out)
+    x = masked(_accumulator(as_node(x), dtype), where, 1)
+    y = make(PROD, (x,), (_axes(x, axis, True), _flag(keepdims)))
+    first = first_of(initial, y.dtype)
+    return y if first is None else y * first
 
 
 @public
-def max(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
-    """The largest over axes; NaN wins. Raises ShapeError for an empty axis."""
+def max(x: Any, axis: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = True) -> Node:
+    """The largest over axes; NaN wins. initial: a number that takes part, and is what an empty axis gives, which is a ShapeError
+    without it. where: a mask of the elements that count (needs initial). out must be None."""
+    from .binary import maximum
+    return _extreme(MAX, maximum, x, axis, out, keepdims, initial, where)
+
+
+@public
+def min(x: Any, axis: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = True) -> Node:
+    """The smallest over axes; NaN wins. initial, where and out as for max."""
+    from .binary import minimum
+    return _extreme(MIN, minimum, x, axis, out, keepdims, initial, where)
+
+
+def _extreme(op: OpDef, both: Any, x: Any, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any) -> Node:
+    no_out(out)
     x = as_node(x)
-    return make(MAX, (x,), (_axes(x, axis, True), _flag(keepdims)))
-
-
-@public
-def min(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
-    """The smallest over axes; NaN wins. Raises ShapeError for an empty axis."""
-    x = as_node(x)
-    return make(MIN, (x,), (_axes(x, axis, True), _flag(keepdims)))
+    axes, keep = _axes(x, axis, True), _flag(keepdims)
+    first = first_of(initial, x.dtype)
+    if first is None:
+        if mask_of(where, x) is not None:
+            raise NodeTypeError("where needs initial: the result where no element counts")
+        return make(op, (x,), (axes, keep))
+    if _known_empty(x, axes):
+        return expand_to(first, _shape(x, axes, keep))
+    x = extended(masked(x, where, first), axes, first)
+    return both(make(op, (x,), (axes, keep)), first)
 
 
 amax, amin = max, min
 
 
 @public
-def any(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
-    """True where some element over the axes is nonzero (NaN is)."""
-    x = as_node(x)
+def any(x: Any, axis: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True) -> Node:
+    """True where some element over the axes is nonzero (NaN is). where: a mask of the elements that count. out must be None."""
+    no_out(out)
+    x = masked(as_node(x), where, False)
     return make(ANY, (x,), (_axes(x, axis, True), _flag(keepdims)))
 
 
 @public
-def all(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
-    """True where every element over the axes is nonzero."""
-    x = as_node(x)
+def all(x: Any, axis: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True) -> Node:
+    """True where every element over the axes is nonzero. where: a mask of the elements that count. out must be None."""
+    no_out(out)
+    x = masked(as_node(x), where, True)
     return make(ALL, (x,), (_axes(x, axis, True), _flag(keepdims)))
 
 
-def _arg(op: OpDef, x: Any, axis: Any, keepdims: bool) -> Node:
+def _arg(op: OpDef, x: Any, axis: Any, out: Any, keepdims: bool) -> Node:
+    no_out(out)
     x = as_node(x)
     if isinstance(axis, (tuple, list)):
         raise NodeTypeError(f"axis is one axis or None (the position in all of them), not {axis!r}")
@@ -266,15 +293,15 @@ def _arg(op: OpDef, x: Any, axis: Any, keepdims: bool) -> Node:
 
 
 @public
-def argmax(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
-    """int64 position of the first largest element; over all axes the position in C order."""
-    return _arg(ARGMAX, x, axis, keepdims)
+def argmax(x: Any, axis: Any = None, out: Any = None, *, keepdims: bool = False) -> Node:
+    """int64 position of the first largest element; over all axes the position in C order. out must be None."""
+    return _arg(ARGMAX, x, axis, out, keepdims)
 
 
 @public
-def argmin(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
-    """int64 position of the first smallest element."""
-    return _arg(ARGMIN, x, axis, keepdims)
+def argmin(x: Any, axis: Any = None, out: Any = None, *, keepdims: bool = False) -> Node:
+    """int64 position of the first smallest element. out must be None."""
+    return _arg(ARGMIN, x, axis, out, keepdims)
 
 
 @public
@@ -285,7 +312,7 @@ def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
 
 
 @public
-def count_nonzero(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
+def count_nonzero(x: Any, axis: Any = None, *, keepdims: bool = False) -> Node:
     """How many elements are nonzero, int64."""
     x = as_node(x)
     return make(COUNT_NONZERO, (x,), (_axes(x, axis, True), _flag(keepdims)))
@@ -305,43 +332,55 @@ def _wide(x: Node) -> tuple[Node, Any]:
 
 
 @public
-def mean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Node:
-    """The mean over axes; integers give float64; of nothing, NaN."""
-    x = as_node(x)
-    x, back = _wide(x if dtype is None else cast(x, _asked(dtype)))
-    axes = _axes(x, axis)
-    return cast(make(SUM, (x,), (axes, _flag(keepdims))) / _count(x, axes, x.dtype), back)
+def mean(x: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True) -> Node:
+    """The mean over axes; integers give float64; of nothing, NaN. where: a mask of the elements that count. out must be None."""
+    no_out(out)
+    x, back = _spread_of(x, dtype)
+    axes, keep, mask = _axes(x, axis), _flag(keepdims), mask_of(where, x)
+    return cast(_sum_where(x, mask, axes, keep) / _counted(x, mask, axes, keep), back)
+
+
+def _sum_where(x: Node, mask: Node | None, axes: tuple[int, ...], keep: bool) -> Node:
+    if mask is not None:
+        from .binary import where
+        x = where(mask, x, 0.0)
+    return make(SUM, (x,), (axes, keep))
+
+
+def _counted(x: Node, mask: Node | None, axes: tuple[int, ...], keep: bool) -> Any:
+    """How many elements count: a number, or where there is a mask a node."""
+    return _count(x, axes, x.dtype) if mask is None else cast(make(COUNT_NONZERO, (mask,), (axes, keep)), x.dtype)
 
 
 @public
-def var(x: Any, axis: Any = None, ddof: float = 0, keepdims: bool = False, *, dtype: Any = None, correction: Any = None) -> Node:
+def var(x: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False, *, where: Any = True,
+        correction: Any = None) -> Node:
     """The mean squared distance from the mean, divided by n - ddof, in two passes. correction: another name of ddof. dtype: computed
-    in, x's if it is a float."""
+    in, x's if it is a float. where: a mask of the elements that count. out must be None."""
+    no_out(out)
     x, back = _spread_of(x, dtype)
-    return cast(_var(x, axis, _ddof(ddof, correction), keepdims), back)
+    return cast(_var(x, axis, _ddof(ddof, correction), keepdims, where), back)
 
 
 def _spread_of(x: Any, dtype: Any) -> tuple[Node, Any]:
     return _wide(as_node(x) if dtype is None else cast(as_node(x), _asked(dtype)))
 
 
-def _ddof(ddof: Any, correction: Any) -> Any:
-    number(ddof, "ddof")
-    if correction is None:
+def _ddof(ddof: Any, correction: Any) -> float:
+    ddof = number(ddof, "ddof")
+    if correction is None or correction is NONE:
         return ddof
-    number(correction, "correction")
     if ddof != 0:
         raise NodeTypeError("ddof and correction are the same; one of them is enough")
-    return correction
+    return number(correction, "correction")
 
 
-def _var(x: Node, axis: Any, ddof: float, keepdims: bool) -> Node:
+def _var(x: Node, axis: Any, ddof: float, keepdims: bool, where: Any) -> Node:
     from .unary import square
-    axes = _axes(x, axis)
-    n = _count(x, axes, x.dtype)
-    center = make(SUM, (x,), (axes, True)) / n
-    total = make(SUM, (square(x - center),), (axes, _flag(keepdims)))
-    rest = n - ddof
+    axes, keep, mask = _axes(x, axis), _flag(keepdims), mask_of(where, x)
+    center = _sum_where(x, mask, axes, True) / _counted(x, mask, axes, True)
+    total = _sum_where(square(x - center), mask, axes, keep)
+    rest = _counted(x, mask, axes, keep) - ddof
     if ddof > 0:
         from .binary import maximum
         rest = maximum(rest, 0.0) if isinstance(rest, Node) else builtins.max(rest, 0.0)
@@ -357,10 +396,12 @@ def root(v: Node) -> Node:
 
 
 @public
-def std(x: Any, axis: Any = None, ddof: float = 0, keepdims: bool = False, *, dtype: Any = None, correction: Any = None) -> Node:
+def std(x: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False, *, where: Any = True,
+        correction: Any = None) -> Node:
     """sqrt(var), with the same options; its derivative is 0 where all elements are equal."""
+    no_out(out)
     x, back = _spread_of(x, dtype)
-    return cast(root(_var(x, axis, _ddof(ddof, correction), keepdims)), back)
+    return cast(root(_var(x, axis, _ddof(ddof, correction), keepdims, where)), back)
 
 
 @public
@@ -443,13 +484,13 @@ def _matrix_norm(x: Node, ord: Any, row: int, column: int, keep: bool) -> Node:
 
 
 @public
-def ptp(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
-    """The largest minus the smallest."""
-    return max(x, axis, keepdims) - min(x, axis, keepdims)
+def ptp(x: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> Node:
+    """The largest minus the smallest. out must be None."""
+    return max(x, axis, out, keepdims) - min(x, axis, out, keepdims)
 
 
 @public
-def average(x: Any, axis: Any = None, weights: Any = None, keepdims: bool = False, *, returned: bool = False) -> Any:
+def average(x: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False) -> Any:
     """The weighted mean; weights have x's shape, or the lengths of the axes given. Integers and bools give float64, else the
     dtype is that of a product with the weights. returned: (the mean, the sum of the weights)."""
     x = as_node(x)

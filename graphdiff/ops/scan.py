@@ -17,6 +17,7 @@ from ..graph.opdef import OpDef, register
 from ..specs import nelements, normalize_axis
 from .families import cast, flag, floating
 from .movement import concatenate, cut, expand_to, full, ones_like, permute, ravel, reshape_to, zeros_like
+from .selected import no_out
 
 
 def _same(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
@@ -189,17 +190,21 @@ def _along(x: Any, axis: int | None) -> tuple[Node, int]:
 
 
 @public
-def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Node:
-    """Running sums along an axis (of the flattened operand by default). bool and integers give int64."""
+def cumsum(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Node:
+    """Running sums along an axis (of the flattened operand by default). bool and integers give int64, uint8 as well (NumPy: uint64).
+    out must be None."""
     from .reduction import _accumulator
+    no_out(out)
     x, axis = _along(x, axis)
     return make(CUMSUM, (_accumulator(x, dtype),), (axis, False))
 
 
 @public
-def cumprod(x: Any, axis: int | None = None, dtype: Any = None, *, reverse: bool = False) -> Node:
-    """Running products along an axis, from the end if reverse. The derivative is right when elements are 0."""
+def cumprod(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None, *, reverse: bool = False) -> Node:
+    """Running products along an axis, from the end if reverse. The derivative is right when elements are 0. bool and integers give
+    int64, uint8 as well (NumPy: uint64). out must be None."""
     from .reduction import _accumulator
+    no_out(out)
     x, axis = _along(x, axis)
     return make(CUMPROD, (_accumulator(x, dtype),), (axis, flag(reverse, "reverse")))
 
@@ -355,10 +360,12 @@ def top_k(x: Any, k: int, *, axis: int = -1, indices: bool = False) -> Any:
 
 
 @public
-def median(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
-    """The middle value, or the mean of the middle two; NaN if there is one, and of nothing."""
+def median(x: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False) -> Node:
+    """The middle value, or the mean of the middle two; NaN if there is one, and of nothing. out must be None; nothing is overwritten."""
     from .reduction import _axes, _shape
     from .reduction import _flag as _flag_of
+    no_out(out)
+    flag(overwrite_input, "overwrite_input")
     x = as_node(x)
     axes = _axes(x, axis)
     kept = [i for i in range(x.ndim) if i not in axes]
