@@ -117,6 +117,7 @@ def _node_in_a_notebook(node: Node, include: Any = None, exclude: Any = None) ->
 
 
 # Here, since nodes know nothing of the pictures made of them.
+_node_in_a_notebook.__name__, _node_in_a_notebook.__qualname__ = "_repr_mimebundle_", "Node._repr_mimebundle_"
 Node._repr_mimebundle_ = _node_in_a_notebook      # type: ignore[attr-defined]
 
 

@@ -1,7 +1,9 @@
 """What a new user does wrong: messages name the function that was called and its line, and nothing is silently another thing."""
 import copy
+import inspect
 import pickle
 import re
+import types
 
 import numpy as np
 import pytest
@@ -361,3 +363,30 @@ def test_operations_numpy_does_in_int8_say_what_to_write():
         assert getattr(gd, name)(u).dtype == np.int64 and "uint64" in getattr(gd, name).__doc__
         np.testing.assert_array_equal(gd.evaluate(getattr(gd, name)(u), {u: np.array([200, 100, 7], "uint8")}), getattr(np, name)([200, 100, 7]))
     checked(16)
+
+
+# -- what help() shows ---------------------------------------------------------------------------------------------
+
+ALIASES = {"absolute", "acos", "acosh", "amax", "amin", "around", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_not", "concat", "deg2rad", "empty",
+           "fix", "mod", "permute_dims", "pow", "rad2deg", "true_divide", "trace_of"}
+
+
+def test_methods_and_functions_show_their_public_names():
+    x = gd.input("x", (3,))
+    for name in dir(type(x)):
+        method = inspect.getattr_static(type(x), name)
+        if isinstance(method, types.FunctionType) and method.__module__.startswith("graphdiff") and name not in ("__repr__", "__init__"):
+            assert (method.__name__, method.__qualname__.split(".")[-1]) == (name, name) and "<" not in method.__qualname__, name
+            assert name.startswith("_") or method.__doc__, name
+            assert not any(p.startswith("_") for p in inspect.signature(method).parameters), name
+            checked(3)
+    for name in dir(gd):
+        f = getattr(gd, name)
+        if not name.startswith("_") and isinstance(f, types.FunctionType) and name not in ALIASES:
+            assert f.__name__ == f.__qualname__ == name and f.__doc__, name
+            shown = inspect.signature(f).parameters
+            assert "self" not in shown and not any(p.startswith("_") for p in shown) and "not given" not in str(inspect.signature(f)), name
+            checked(2)
+    assert str(inspect.signature(x.sum)).startswith("(axis: 'Any' = None, dtype: 'Any' = None, out: 'Any' = None, keepdims:")
+    assert list(inspect.signature(x.clip).parameters) == ["min", "max", "out"] and list(inspect.signature(gd.where).parameters) == ["condition", "x", "y"]
+    assert str(inspect.signature(x.astype)) == "(dtype: 'Any', copy: 'bool' = True) -> 'Node'"

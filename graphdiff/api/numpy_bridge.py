@@ -30,6 +30,7 @@ def _lookup(name: str) -> Any:
 
 
 def _array_ufunc(self: Node, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    """np.exp(node) and the like: the function of the same name here."""
     name = ufunc.__name__
     out = kwargs.pop("out", None)
     if out is not None:
@@ -57,6 +58,7 @@ def _array_ufunc(self: Node, ufunc: Any, method: str, *inputs: Any, **kwargs: An
 
 
 def _array_function(self: Node, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    """np.sum(node) and the like: the function of the same name here."""
     name = func.__name__
     if name in ("shape", "ndim") and len(args) == 1:
         return getattr(args[0], name)
@@ -84,6 +86,8 @@ def _without_out(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
     return args, {k: v for k, v in kwargs.items() if k != "out" and v is not _NO_VALUE}
 
 
+for _function, _public in ((_array_ufunc, "__array_ufunc__"), (_array_function, "__array_function__")):
+    _function.__name__, _function.__qualname__ = _public, f"Node.{_public}"
 Node.__array_ufunc__ = _array_ufunc      # type: ignore[attr-defined]
 Node.__array_function__ = _array_function      # type: ignore[attr-defined]
 Node.__array_priority__ = 1000.0      # type: ignore[attr-defined]

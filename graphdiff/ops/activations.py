@@ -22,6 +22,7 @@ from .families import slope as factor
 from .gradient import stop_gradient
 from .movement import reshape_to
 from .reduction import mean
+from .selected import no_out
 from .unary import expm1, gelu_erf, gelu_tanh, reciprocal, relu, sqrt, square
 
 # -- elementwise -----------------------------------------------------------------------------------------------------
@@ -93,13 +94,14 @@ def hard_tanh(x: Any) -> Node:
 
 
 @composed
-def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Node:
-    """minimum(maximum(x, a_min), a_max), as numpy.clip; a bound that is None is left out. Bounds broadcast.
+def clip(x: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None) -> Node:
+    """minimum(maximum(x, a_min), a_max), as numpy.clip; a bound that is None is left out. Bounds broadcast; out must be None.
 
     Dtypes: all, promoted. Derivative: 1 between the bounds, 1/2 at one (a tie), 0 outside.
     """
     if (min is not None and a_min is not None) or (max is not None and a_max is not None):
         raise NodeTypeError("a bound is given twice")
+    no_out(out)
     low, high = a_min if min is None else min, a_max if max is None else max
     y = as_node(x)
     if y.dtype.kind in "iu":      # a number beyond the dtype is no bound

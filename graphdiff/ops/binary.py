@@ -267,4 +267,9 @@ def where(condition: Any, x: Any = MISSING, y: Any = MISSING) -> Node:
     return make(WHERE, (c, x, y))
 
 
+def _three(condition: Any, x: Any, y: Any) -> Any: ...
+
+
+where.__wrapped__ = _three      # type: ignore[attr-defined]     # what signatures and help show
+
 __all__ = ["logical_not", "unary"]

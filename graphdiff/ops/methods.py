@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from ..dtypes import INT64, as_dtype
@@ -9,6 +10,7 @@ from ..errors import DTypeError, GraphdiffError, NodeTypeError, ShapeError
 from ..graph.build import as_node, located, public
 from ..graph.node import Node, known_as
 from ..specs import normalize_axis
+from . import activations, indexing, linalg, scan
 from . import binary as b
 from . import movement as m
 from . import reduction as r
@@ -16,8 +18,11 @@ from . import unary as u
 from .families import cast
 
 
-def _attach(name: str, value: Any) -> None:
-    """Node declares its operators and methods for type checkers; here they are given to it."""
+def _attach(name: str, value: Any, doc: str | None = None) -> None:
+    """Node declares its operators and methods for type checkers; here they are given to it, under their own names."""
+    if isinstance(value, FunctionType):
+        value.__name__, value.__qualname__ = name, f"Node.{name}"
+        value.__doc__ = doc or value.__doc__
     setattr(Node, name, value)
 
 
@@ -34,8 +39,7 @@ def _reflected(f: Callable[[Any, Any], Node]) -> Callable[[Node, Any], Node]:
 
 
 def _matmul(x: Any, y: Any) -> Node:
-    from .linalg import matmul
-    return matmul(x, y)
+    return linalg.matmul(x, y)
 
 
 def _divmod(x: Any, y: Any) -> tuple[Node, Node]:
@@ -67,24 +71,24 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "divmod": _divmod,
 }
 for _name, _f in _BINARY.items():
-    setattr(Node, f"__{_name}__", _forward(_f))
-    setattr(Node, f"__r{_name}__", _reflected(_f))
+    _attach(f"__{_name}__", _forward(_f), f"{_name} of the node and another operand; elementwise but for matmul.")
+    _attach(f"__r{_name}__", _reflected(_f), f"{_name} of another operand and the node; elementwise but for matmul.")
 for _name, _f in {"lt": b.less, "le": b.less_equal, "gt": b.greater, "ge": b.greater_equal, "eq": b.equal, "ne": b.not_equal}.items():
-    setattr(Node, f"__{_name}__", _forward(_f))
+    _attach(f"__{_name}__", _forward(_f), "The comparison, elementwise: a bool node.")
 _attach("__hash__", object.__hash__)
-_attach("__pow__", _power)
-_attach("__rpow__", _reflected(b.power))
-_attach("__neg__", lambda self: u.negative(self))
-_attach("__pos__", lambda self: positive(self))
-_attach("__abs__", lambda self: u.abs(self))
-_attach("__invert__", lambda self: u.invert(self))
-_attach("__round__", lambda self, n=None: _round(self, 0 if n is None else n))
+_attach("__pow__", _power, "The power, elementwise.")
+_attach("__rpow__", _reflected(b.power), "The power, elementwise.")
+_attach("__neg__", lambda self: u.negative(self), "-x")
+_attach("__pos__", lambda self: positive(self), "x itself; not defined for bool.")
+_attach("__abs__", lambda self: u.abs(self), "|x|")
+_attach("__invert__", lambda self: u.invert(self), "Every bit the other way; for bool, not x.")
+_attach("__round__", lambda self, n=None: _round(self, 0 if n is None else n), "The nearest number with n decimals, ties to even.")
 
 
-def _round(self: Any, decimals: Any = 0) -> Node:
-    """The nearest number with so many decimals, ties to even; integers to tens, hundreds, ... with negative decimals."""
-    from ..graph.build import as_node
-    x = as_node(self)
+def _round(x: Any, decimals: Any = 0, out: Any = None) -> Node:
+    """The nearest number with so many decimals, ties to even; integers to tens, hundreds, ... with negative decimals. out must be None."""
+    r.no_out(out)
+    x = as_node(x)
     if isinstance(decimals, Node) or not hasattr(decimals, "__index__"):
         raise NodeTypeError(f"decimals must be a whole number, not {decimals!r}")
     decimals = decimals.__index__()
@@ -100,7 +104,7 @@ def _round(self: Any, decimals: Any = 0) -> Node:
     return u.rint_(x * scale) / scale
 
 
-_round.__name__ = "round"
+_round.__name__ = _round.__qualname__ = "round"
 _round = public(_round)
 
 
@@ -118,7 +122,6 @@ def _round_whole(x: Node, unit: int) -> Node:
 def _whole(f: Callable[[Any], Node]) -> Callable[[Any], Node]:
     """Rounding functions leave integers as they are."""
     def function(x: Any) -> Node:
-        from ..graph.build import as_node
         x = as_node(x)
         return x if x.dtype.kind != "f" else f(x)
     function.__name__ = function.__qualname__ = f.__name__
@@ -132,8 +135,8 @@ fix, around = trunc, _round
 
 
 def _getitem(self: Node, index: Any) -> Node:
-    from .indexing import index as take_index
-    return take_index(self, index)
+    """x[index] by NumPy's rules."""
+    return indexing.index(self, index)
 
 
 class At:
@@ -149,13 +152,11 @@ class At:
 
     def set(self, value: Any) -> Node:
         """x with the elements at the index replaced; of duplicates the last counts."""
-        from .indexing import set_at
-        return set_at(self._node, self._index, value)
+        return indexing.set_at(self._node, self._index, value)
 
     def add(self, value: Any) -> Node:
         """x with value added at the index; duplicates accumulate."""
-        from .indexing import add_at
-        return add_at(self._node, self._index, value)
+        return indexing.add_at(self._node, self._index, value)
 
 
 known_as(At.set, "x.at[...].set")
@@ -163,7 +164,7 @@ known_as(At.add, "x.at[...].add")
 
 
 def _astype(self: Node, dtype: Any, copy: bool = True) -> Node:
-    """The node in another dtype. Float to integer truncates and cuts the derivative."""
+    """The node in another dtype. Float to integer truncates and cuts the derivative. copy means nothing: nodes are immutable."""
     try:
         return cast(self, as_dtype(dtype))
     except GraphdiffError as error:
@@ -173,16 +174,8 @@ def _astype(self: Node, dtype: Any, copy: bool = True) -> Node:
 def _method(f: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Node, *args: Any, **kwargs: Any) -> Any:
         return f(self, *args, **kwargs)
-    method.__name__ = getattr(f, "__name__", "method")
     method.__doc__ = f.__doc__
-    return method
-
-
-def _late(module: str, name: str) -> Callable[..., Any]:
-    def method(self: Node, *args: Any, **kwargs: Any) -> Any:
-        import importlib
-        return getattr(importlib.import_module(f"graphdiff.ops.{module}"), name)(self, *args, **kwargs)
-    method.__name__ = name
+    method.__wrapped__ = f      # type: ignore[attr-defined]       # whose signature is the method's, but for the first operand
     return method
 
 
@@ -193,34 +186,32 @@ def _transpose_method(self: Node, *axes: Any) -> Node:
     return m.transpose(self, axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes)
 
 
-def _clip(self: Node, min: Any = None, max: Any = None) -> Node:
-    from .activations import clip
-    return clip(self, min, max)
+def _clip(self: Node, min: Any = None, max: Any = None, out: Any = None) -> Node:
+    """The node between two bounds, of which one may be None. out must be None."""
+    return activations.clip(self, min, max, out)
 
 
 _METHODS: dict[str, Callable[..., Any]] = {
     "sum": r.sum, "mean": r.mean, "prod": r.prod, "max": r.max, "min": r.min, "var": r.var, "std": r.std, "any": r.any, "all": r.all,
     "argmax": r.argmax, "argmin": r.argmin, "ptp": r.ptp, "reshape": m.reshape, "squeeze": m.squeeze, "swapaxes": m.swapaxes,
     "ravel": m.ravel, "flatten": m.ravel, "repeat": m.repeat, "diagonal": m.diagonal, "trace": m.trace, "round": _round,
+    "dot": linalg.dot, "cumsum": scan.cumsum, "cumprod": scan.cumprod, "sort": scan.sort, "argsort": scan.argsort, "take": indexing.take,
 }
 for _name, _g in _METHODS.items():
     _attach(_name, _method(_g))
-for _name, (_module, _attr) in {"dot": ("linalg", "dot"), "cumsum": ("scan", "cumsum"), "cumprod": ("scan", "cumprod"),
-                                "sort": ("scan", "sort"), "argsort": ("scan", "argsort"), "take": ("indexing", "take")}.items():
-    setattr(Node, _name, _late(_module, _attr))
 _attach("transpose", _transpose_method)
 _attach("clip", _clip)
 _attach("astype", _astype)
-_attach("copy", lambda self: self)
-_attach("conj", lambda self: self)
-_attach("conjugate", lambda self: self)
-_attach("item", lambda self: float(self))
-_attach("tolist", lambda self: self.__array__())
+_attach("copy", lambda self: self, "The node itself: it is immutable.")
+_attach("conj", lambda self: self, "The node itself: it is real.")
+_attach("conjugate", lambda self: self, "The node itself: it is real.")
+_attach("item", lambda self: float(self), "A NodeTypeError that says how to get numbers.")
+_attach("tolist", lambda self: self.__array__(), "A NodeTypeError that says how to get numbers.")
 _attach("__getitem__", _getitem)
 _attach("T", property(lambda self: m.transpose(self), doc="The axes reversed."))
 _attach("mT", property(lambda self: m.matrix_transpose(self), doc="The last two axes exchanged."))
 _attach("at", property(At, doc="Functional updates: x.at[index].set(v), x.at[index].add(v)."))
-_attach("real", property(lambda self: self))
+_attach("real", property(lambda self: self, doc="The node itself: it is real."))
 
 
 @public

@@ -929,6 +929,7 @@ def eye(n: Any, m: Any = None, k: int = 0, dtype: Any = "float64") -> Node:
 
 @public
 def identity(n: int, dtype: Any = "float64") -> Node:
+    """The matrix with ones on its diagonal, as a constant."""
     return eye(n, dtype=dtype)
 
 
