@@ -138,3 +138,39 @@ def test_float32_counts():
     np.testing.assert_array_equal(columns, [n, n])
     assert float(total) == float(np.float32(2 * n)) and rows[0] == 2
     checked(3)
+
+
+def test_a_clip_between_equal_bounds_is_constant_in_x():
+    x, lo, hi = gd.input("x", (6,)), gd.input("lo"), gd.input("hi")
+    a = np.array([0.0, 1.0, 1.0 + 2.0**-52, 2.0, 3.0, np.nan])
+    for y, at in ((gd.clip(x, 1, 1), {}), (gd.clip(x, 1.0, np.float64(1)), {}), (gd.clip(x, lo, hi), {lo: 1.0, hi: 1.0}), (x.clip(1, 1), {}),
+                  (gd.clip(x, np.ones(6), 1.0), {}), (gd.clip(x, lo, lo), {lo: 1.0})):
+        g = gd.grad(gd.sum(y), x)
+        for d in (g, gd.jvp(y, x, gd.ones_like(x)), gd.grad(gd.sum(g), x, unconnected="zero")):
+            np.testing.assert_array_equal(gd.evaluate(d, {x: a, **at}), np.zeros(6))
+        np.testing.assert_array_equal(gd.evaluate(y, {x: a, **at}), np.clip(a, 1, 1))
+        checked(4)
+    for y, at in ((gd.clip(x, 1, 2), {}), (gd.clip(x, lo, hi), {lo: 1.0, hi: 2.0}), (gd.clip(x, [1.0] * 6, 2), {})):
+        np.testing.assert_array_equal(gd.evaluate(gd.grad(gd.sum(y), x), {x: a, **at})[:5], [0, 0.5, 1, 0.5, 0])
+    mixed = gd.clip(x, np.array([1.0, 1, 1, 2, 2, 1]), 2.0)
+    np.testing.assert_array_equal(gd.evaluate(gd.grad(gd.sum(mixed), x), {x: a})[:5], [0, 0.5, 1, 0, 0])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("name", ["relu", "leaky_relu", "elu", "selu", "celu", "gelu", "gelu by tanh", "silu", "sigmoid", "softplus", "log_sigmoid",
+                                  "hard_tanh", "tanh", "erf", "erfc", "gaussian", "exp"])
+def test_derivatives_far_out_are_no_nan(name, dtype):
+    """Up to the third, in both modes: an infinite x beside a tail that is 0."""
+    f = (lambda x: gd.gelu(x, approximate=True)) if name == "gelu by tanh" else getattr(gd, name)
+    with np.errstate(all="ignore"):
+        a = np.array([-np.inf, -1e300, -1e30, -6e4, -900.0, -90.0, -0.0, 0.0, 90.0, 900.0, 6e4, 1e30, 1e300, np.inf]).astype(dtype)
+    x = gd.input("x", a.shape, dtype)
+    y = f(x)
+    first = gd.grad(gd.sum(y), x)
+    second = gd.grad(gd.sum(first), x, unconnected="zero")
+    one = gd.ones_like(x)
+    for d in (first, second, gd.grad(gd.sum(second), x, unconnected="zero"), gd.jvp(gd.jvp(y, x, one), x, one)):
+        value = gd.evaluate(d, {x: a})
+        assert not np.isnan(value).any()
+        assert d is first or name == "exp" or (np.abs(value[np.abs(a) > 80]) <= 1e-30).all()
+        checked(2)

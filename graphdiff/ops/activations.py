@@ -16,7 +16,7 @@ from ..graph.build import as_node, composed, make
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import format_shape, nelements, normalize_axes
-from .binary import add, greater, greater_equal, less_equal, maximum, minimum, multiply, where, zmul
+from .binary import add, equal, greater, greater_equal, less_equal, maximum, minimum, multiply, where, zmul
 from .families import argument, cast, flag, floating, number, operands
 from .families import slope as factor
 from .gradient import stop_gradient
@@ -97,7 +97,7 @@ def hard_tanh(x: Any) -> Node:
 def clip(x: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None) -> Node:
     """minimum(maximum(x, a_min), a_max), as numpy.clip; a bound that is None is left out. Bounds broadcast; out must be None.
 
-    Dtypes: all, promoted. Derivative: 1 between the bounds, 1/2 at one (a tie), 0 outside.
+    Dtypes: all, promoted. Derivative: 1 between the bounds, 1/2 at one (a tie), 0 outside and where both bounds are the same.
     """
     if (min is not None and a_min is not None) or (max is not None and a_max is not None):
         raise NodeTypeError("a bound is given twice")
@@ -108,9 +108,25 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: 
         info = np.iinfo(y.dtype)
         low = None if type(low) is int and low < info.min else low
         high = None if type(high) is int and high > info.max else high
+    if y.dtype.kind == "f" and low is not None and high is not None:
+        y = _still(y, low, high)
     if low is not None:
         y = maximum(*operands(y, low, "clip", ("x", "a_min")))
     return y if high is None else minimum(*operands(y, high, "clip", ("x", "a_max")))
+
+
+def _still(x: Node, low: Any, high: Any) -> Node:
+    """x, without its derivative where no room is left between the bounds: there a tie with both would leave it 1/4."""
+    if type(low) in (int, float) and type(high) in (int, float) and low != high:
+        return x
+    low, high = argument(low, "a_min", x.dtype), argument(high, "a_max", x.dtype)
+    same = equal(low, high)
+    if low.op.name == high.op.name == "constant":       # decided now
+        touching = low.value == high.value
+        if not touching.any():
+            return x
+        same = as_node(touching)
+    return where(same, stop_gradient(x), x)
 
 
 # -- normalisation ---------------------------------------------------------------------------------------------------

@@ -129,8 +129,19 @@ def inlined(node: Node) -> bool:
     return (node.op.name == "constant" and node.shape == () and node.name is None) or node.op.name == "dim"
 
 
+def _unbounded(node: Node) -> Node:
+    """The x of a derivative's minimum(maximum(x, -b), b): such bounds keep infinities out and change no value (ops/unary.py)."""
+    if node.op.name == "minimum" and node.origin is not None and node.inputs[0].op.name == "maximum":
+        inner, bound = node.inputs
+        x, low = inner.inputs
+        if all(c.op.name == "constant" and c.shape == () for c in (bound, low)) and low._attrs[0] == -bound._attrs[0]:
+            return x
+    return node
+
+
 def formula(node: Node, names: Names, style: Any = TEXT, depth: int = DEPTH, top: bool = False) -> Piece:
     """The node as a formula. top: write the node itself out even though it has a name."""
+    node = node if top else _unbounded(node)
     name = None if top else names(node)
     if name is not None:
         return Piece(style.name(name))
