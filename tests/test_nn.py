@@ -709,3 +709,24 @@ def test_a_dtype_that_is_not_supported_is_no_damage(tmp_path):
     (tmp_path / "a.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
     with pytest.raises(FormatError, match="w is BF16, which is not supported"):
         gd.nn.load(tmp_path / "a.safetensors")
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_transposed_convolution_starts_from_as_many_inputs_as_a_convolution(groups):
+    for name, gain in (("he", 2.0), ("he_uniform", 2.0)):
+        for make, c_in, c_out in ((gd.nn.Conv, 64, 8), (gd.nn.ConvTranspose, 64, 8), (gd.nn.ConvTranspose, 8, 64)):
+            w = make(c_in, c_out, 5, init=name, key=3, groups=groups).w.value
+            assert abs(w.var() / (gain / (c_in // groups * 25)) - 1) < 0.06
+    # The variance of what comes out, away from the edges, is that of the formula.
+    layer = gd.nn.ConvTranspose(32, 16, 3, init="he", key=1, groups=groups)
+    x = gd.input("x", (4, 32, 12, 12), "float32")
+    out = gd.evaluate(layer(x), {x: np.random.default_rng(0).normal(size=(4, 32, 12, 12)).astype("float32")})[:, :, 2:-2, 2:-2]
+    assert abs(out.var() / 2 - 1) < 0.1
+    w = gd.nn.ConvTranspose(4, 6, 3, init="orthogonal", key=2, groups=groups).w.value.reshape(groups, 4 // groups, 6 // groups, 9)
+    for g in w:        # what goes into an output is of length 1
+        rows = g.swapaxes(0, 1).reshape(6 // groups, -1)
+        np.testing.assert_allclose(rows @ rows.T, np.eye(6 // groups), atol=1e-6)
+    given = np.arange(4 * 6 // groups * 9.0, dtype="float32").reshape(4, 6 // groups, 3, 3)
+    np.testing.assert_array_equal(gd.nn.ConvTranspose(4, 6, 3, init=given, groups=groups).w.value, given)
+    ones = gd.nn.ConvTranspose(4, 6, 3, init=lambda key, shape, dtype: np.ones(shape, dtype), groups=groups).w.value
+    np.testing.assert_array_equal(ones, np.ones_like(given))

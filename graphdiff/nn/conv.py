@@ -12,7 +12,7 @@ from ..graph.node import Node
 from ..ops import conv as ops
 from . import activation as activations
 from . import checks
-from .init import make
+from .init import make, make_transposed
 from .layer import Layer
 
 
@@ -32,7 +32,8 @@ class _Convolution(Layer):
         self.activation = activations.find(activation)
         dtype = checks.floating(dtype)
         first, second = (self.c_in, self.c_out) if self.transposed else (self.c_out, self.c_in)
-        self.w = self.parameter(make(init, key, (first, second // self.groups, *self.kernel), dtype), "w")
+        weight = make_transposed if self.transposed and isinstance(init, str) else make
+        self.w = self.parameter(weight(init, key, (first, second // self.groups, *self.kernel), dtype, groups=self.groups), "w")
         self.b = self.parameter(np.zeros(self.c_out, dtype), "b") if checks.flag(bias, "bias") else None
         self.op(_sample(self.c_in, len(self.kernel), dtype), self.w, **self.options)      # options that no input fits are refused now
 
@@ -61,7 +62,8 @@ class Conv(_Convolution):
 class ConvTranspose(_Convolution):
     """Transposed convolution, the adjoint of Conv in its input: x [N, c_in, *spatial] -> [N, c_out, *larger].
 
-    Options as in gd.conv_transpose.
+    Options as in gd.conv_transpose. The weight is [c_in, c_out / groups, *kernel]; an initialiser by name takes c_in / groups times the
+    kernel for what goes into a unit, as for Conv, whatever the stride (PyTorch takes c_out / groups times the kernel).
     """
 
     op, transposed = staticmethod(ops.conv_transpose), True

@@ -110,7 +110,15 @@ _NAMED: dict[str, Initialiser] = {"zeros": zeros, "ones": ones, "normal": normal
                                   "glorot_normal": glorot_normal, "he": he, "he_uniform": he_uniform, "orthogonal": orthogonal}
 
 
-def make(init: Any, key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def make_transposed(init: str, key: Any, shape: tuple[int, ...], dtype: Any, groups: int = 1) -> Any:
+    """The weight [c_in, c_out / groups, *kernel] of a transposed convolution by an initialiser's name: that of a convolution with as many
+    inputs and outputs, [c_out, c_in / groups, *kernel], with both exchanged in every group."""
+    c_in, c_out, kernel = shape[0], shape[1] * groups, shape[2:]
+    w = make(init, key, (c_out, c_in // groups, *kernel), dtype)
+    return np.ascontiguousarray(w.reshape(groups, c_out // groups, c_in // groups, *kernel).swapaxes(1, 2)).reshape(shape)
+
+
+def make(init: Any, key: Any, shape: tuple[int, ...], dtype: Any, groups: int = 1) -> Any:
     """An array by an initialiser's name, a function (key, shape, dtype), or a ready array of that shape."""
     if isinstance(init, str):
         if init not in _NAMED:
