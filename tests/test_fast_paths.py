@@ -75,6 +75,44 @@ def test_a_batch_of_products_shares_nothing_it_should_not(batch, n):
         assert value[at].tobytes() == gd.function([p, q], p @ q)(a[at], b[at]).tobytes()
 
 
+TINY = [(4, 4, 4), (3, 3, 3), (4, 4, 1), (1, 4, 4), (2, 2, 2), (5, 5, 5), (5, 3, 6), (2, 1, 7), (1, 8, 3), (7, 8, 1), (16, 2, 2), (4, 9, 4), (6, 6, 6),
+        (1, 5, 1), (8, 8, 8)]
+
+
+def odd_values(*shape, dtype, seed):
+    """Some of them infinite, no number, or zeros of either sign."""
+    x, where = rand(*shape, dtype=dtype, seed=seed), np.random.default_rng([seed, 1]).random(shape)
+    for value, least in ((np.inf, 0.98), (-np.inf, 0.97), (np.nan, 0.96), (-0.0, 0.8)):
+        x[(where > least) & (where < least + 0.02)] = value
+    return x
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("m, k, n", TINY)
+def test_many_tiny_products_have_the_bits_of_each_alone(m, k, n, dtype):
+    """Whichever way the operands lie: turned, backwards, with gaps, one of them the same for all, the result turned."""
+    batch = 67
+    a, b = odd_values(batch, m, k, dtype=dtype, seed=1), odd_values(batch, k, n, dtype=dtype, seed=2)
+    p, q = nodes(a[0], b[0])
+    alone = gd.function([p, q], p @ q)
+    want = np.stack([alone(s, t) for s, t in zip(a, b, strict=True)])
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_allclose(want, a @ b, rtol=1e-4, atol=1e-5)
+    ways = [(lambda x: x, lambda x: x), (lambda x: x.swapaxes(1, 2).copy(), lambda x: x.swapaxes(1, 2)),
+            (lambda x: x[::-1, ::-1, ::-1].copy(), lambda x: x[::-1, ::-1, ::-1]), (lambda x: np.repeat(x, 2, axis=2), lambda x: x[:, :, ::2])]
+    for (put_a, get_a), (put_b, get_b) in itertools.product(ways, repeat=2):
+        feeds = [put_a(a), put_b(b)]
+        x, y = nodes(*feeds)
+        product = get_a(x) @ get_b(y)
+        dense, turned = same_bits_by_threads([product, product.swapaxes(1, 2)], {x: feeds[0], y: feeds[1]})
+        for value in (dense, turned.swapaxes(1, 2)):
+            np.testing.assert_array_equal(value, want)
+            assert (np.signbit(value) == np.signbit(want))[~np.isnan(want)].all()
+    x, y = nodes(a[3], b)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_allclose(gd.function([x, y], gd.broadcast_to(x, (batch, m, k)) @ y)(a[3], b), a[3] @ b, rtol=1e-4, atol=1e-5)
+
+
 def gradients(y, x, w, cotangent):
     return [y, *gd.grad(y, [x, w], cotangent=cotangent)]
 
@@ -313,7 +351,9 @@ def test_the_derivative_of_a_searched_median():
 
 # Rows, depth, columns: small ones, and one row or column of every plan and length, beyond a block of depth too.
 TURNED = [(2, 17, 17), (1, 33, 5), (3, 100, 7), (4, 64, 64), (1, 1, 9), (1, 2, 1), (1, 5000, 1), (1, 300, 700), (1, 130, 17), (9, 77, 1),
-          (700, 300, 1), (1, 9001, 40), (16, 90, 90), (1, 127, 1100)]
+          (700, 300, 1), (1, 9001, 40), (16, 90, 90), (1, 127, 1100),
+          # lanes in registers; one strip of a packed b; two terms row by row
+          (1, 5, 7), (1, 16, 40), (1, 700, 30), (16, 20, 30), (31, 250, 4), (100, 2, 256), (33, 2, 71), (1, 1000, 1000)]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -338,3 +378,29 @@ def test_a_long_product_is_cut_the_same_whichever_way_it_lies():
     z = gd.input("z", b.T.shape, "float32")
     (want,) = same_bits_by_threads([x @ y], {x: a, y: b})
     assert gd.function([x, z], x @ z.T)(a, b.T.copy()).tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "int64", "float32", "float64"])
+@pytest.mark.parametrize("n", [2, 31, 64, 65, 129, 256, 257, 500, 512, 1000, 1025, 4097, 8192, 16385])
+def test_lines_alone_and_side_by_side_are_sorted_stably(n, dtype):
+    for lines in (1, 3, 21) if n <= 1025 else (2,):
+        x = 20 * rand(lines, n)
+        if dtype.startswith("float"):
+            x = np.where(np.abs(x) < 30, np.rint(x), x).astype(dtype)
+            x[x == 3] = np.nan
+            x[x == 5] = -np.inf
+            x[x == 7] = -0.0
+        else:
+            x = x > 0 if dtype == "bool" else x.astype("int64").astype(dtype)
+            x[:, ::7] = 1 if dtype == "bool" else np.iinfo(dtype).max
+            x[:, ::9] = 0 if dtype == "bool" else np.iinfo(dtype).min
+        spread = np.repeat(x, 3, axis=1)
+        node, wide = nodes(x, spread)
+        outputs = [gd.sort(node), gd.argsort(node), gd.sort(wide[:, ::3]), gd.sort(node, descending=True), gd.argsort(node, descending=True)]
+        up, at, strided, down, back = same_bits_by_threads(outputs, {node: x, wide: spread})
+        want = np.argsort(x, axis=1, kind="stable")
+        np.testing.assert_array_equal(at, want)
+        assert up.tobytes() == strided.tobytes() == np.take_along_axis(x, want, axis=1).tobytes()
+        want = n - 1 - np.argsort(x[:, ::-1], axis=1, kind="stable")[:, ::-1]
+        np.testing.assert_array_equal(back, want)
+        assert down.tobytes() == np.take_along_axis(x, want, axis=1).tobytes()
