@@ -90,6 +90,8 @@ typedef struct gdi_link {
     int32_t op;
 } gdi_link;
 typedef void (*gdi_chain_fn)(const gdi_link *l, int64_t links, int64_t n, int64_t rows);
+/* The loop that does these links, whose addresses need not be there yet: one made for them, or the one that does any. */
+typedef gdi_chain_fn (*gdi_chain_find)(const gdi_link *l, int64_t links);
 
 #include "ops.h"             /* enum gdi_op, generated from ops/<family>.def by the preprocessor */
 
@@ -112,7 +114,7 @@ typedef struct gdi_table {
     gdi_scalar_fn scalar[2];                             /* float32, float64 */
     gdi_whole_fn whole[GD_DTYPE_COUNT];                  /* of integers as float64, of squares of floats */
     gdi_fold fold[2];                                    /* float32, float64 */
-    gdi_chain_fn chain[2];                               /* float32, float64 */
+    gdi_chain_find chain[2];                             /* float32, float64 */
     gdi_map_fn loop[2][GDI_LOOPS];                       /* float32, float64 */
     gdi_map_fn pair[2][4][6];                            /* float32, float64: see gdi_pair_lookup */
     double (*peak[2])(int64_t rounds);                   /* float32, float64: multiply-adds and nothing else */

@@ -123,7 +123,7 @@ static void run_micros(const state *s, const gdi_section *c, int64_t n, char (*l
         if (!m->fn) {
             for (int i = 0; i < m->to; i++)
                 link[i].at = (link[i].op & ~GDI_LINK_SINGLE) == GDI_LINK_SUM ? lanes[value[i]][0] : s->slot[value[i]];
-            s->p->chain(link, m->to, s->count, s->rows);
+            s->p->chain[m - s->p->micro](link, m->to, s->count, s->rows);
             link += m->to;
             value += m->to;
             continue;
@@ -259,7 +259,7 @@ static void run_batch(state *s, int64_t row, int64_t rows, char *const *lanes)
     s->rows = rows;
     s->first = 0;
     s->count = p->n;
-    memset(s->place, 0, sizeof s->place);
+    memset(s->place, 0, (size_t)p->n_axes * sizeof *s->place);
     for (int k = 0; k < p->n_out + p->n_in; k++) {
         const gdi_row_operand *o = p->operand + k;
         if (o->cls == GDI_SMALL_VALUE && o->feed == GDI_ROW_DIRECT)

@@ -72,7 +72,7 @@ typedef struct gdi_rows {
     int64_t batch;           /* rows of an item: they are done together when rows are short */
     int64_t block;           /* elements of a block: all of a batch, or a part of a row */
     int64_t items, grain;
-    gdi_chain_fn chain;      /* all chains are of one dtype */
+    gdi_chain_fn *chain;     /* by number of a micro: its loop, if it is a chain; all are of one dtype */
     int32_t n_link;
     int32_t n_held, element_nbytes;          /* registers that hold a row; bytes of the largest element */
     int64_t registers, register_nbytes, kept, kept_nbytes, stats, fills, parts, lanes, links;    /* private memory */

@@ -3,8 +3,9 @@
 #include "blocks.h"
 
 /* Blocks in bytes of their largest element. Of several rows three and more should stay in L1 together, but two rows at once are
- * worth more than that. */
-enum { BLOCK_NBYTES = 16384, ROWS_NBYTES = 8192 };
+ * worth more than that; where three arrays are all there is, four rows fit (512 x 1024 float32 normalised four rows
+ * at a time: 157 us, two: 166; with the gradient, of eight arrays, 430 and 410). */
+enum { BLOCK_NBYTES = 16384, ROWS_NBYTES = 8192, BATCH_NBYTES = 49152 };
 /* Runs of at least so many elements, a multiple of a sum's lanes, are blocks of their own; others are gathered. */
 enum { LONG_RUN = 128 };
 enum { CALL_NS = 8, GRAIN_QUARTER_NS = 200000 };
@@ -270,8 +271,10 @@ static int chain_line(writer *w, int i)
     if (!w->chain)
         w->in_hand = -1;
     const int turned = y >= 0 && y == w->in_hand && x != w->in_hand;
-    if (x != w->in_hand && !turned)
+    if (x != w->in_hand && !turned) {
+        w->chain = NULL;                                 /* what it loads, a chain of its own loads as well */
         status |= add_link(w, GDI_LINK_LOAD, x);
+    }
     if (sum && line[4] == 1) {
         w->in_hand = x;
         return status | add_link(w, GDI_LINK_COLUMN, to);
@@ -334,6 +337,19 @@ static int read_lines(writer *w)
     return GD_OK;
 }
 
+static void find_chains(gdi_rows *p, gdi_chain_find find)
+{
+    for (int i = 0; i < p->n_section; i++) {
+        const gdi_section *c = p->section + i;
+        const gdi_link *link = p->link + c->link;
+        for (int k = c->micro; k < c->micro + c->n_micro; k++)
+            if (!p->micro[k].fn) {
+                p->chain[k] = find(link, p->micro[k].to);
+                link += p->micro[k].to;
+            }
+    }
+}
+
 /* ---- the plan ---- */
 static gdi_rows *new_plan(gd_program *program, const draft *a)
 {
@@ -344,7 +360,8 @@ static gdi_rows *new_plan(gd_program *program, const draft *a)
     const int64_t moves = micros + aligned(a->lines * (int64_t)sizeof(gdi_micro));
     const int64_t sinks = moves + aligned(a->lines * 4 * (int64_t)sizeof(gdi_row_move_of));
     const int64_t links = sinks + aligned(a->lines * (int64_t)sizeof(gdi_row_sink));
-    const int64_t values = links + aligned(a->lines * 3 * (int64_t)sizeof(gdi_link));
+    const int64_t chains = links + aligned(a->lines * 3 * (int64_t)sizeof(gdi_link));
+    const int64_t values = chains + aligned(a->lines * (int64_t)sizeof(gdi_chain_fn));
     const int64_t layouts = values + aligned(a->lines * 3);
     char *at = gdi_program_alloc(program, layouts + (a->n + 1) * axes * (int64_t)sizeof(int64_t) + GDI_ALIGN);
     if (!at)
@@ -356,6 +373,7 @@ static gdi_rows *new_plan(gd_program *program, const draft *a)
     p->move = (gdi_row_move_of *)(void *)(at + moves);
     p->sink = (gdi_row_sink *)(void *)(at + sinks);
     p->link = (gdi_link *)(void *)(at + links);
+    p->chain = (gdi_chain_fn *)(void *)(at + chains);
     p->value = (uint8_t *)(at + values);
     int64_t *to = (int64_t *)(void *)(at + layouts);
     memcpy(to, a->shape, (size_t)axes * sizeof *to);
@@ -374,6 +392,21 @@ static gdi_rows *new_plan(gd_program *program, const draft *a)
     return p;
 }
 
+/* Operands and registers that have elements of their own for every row. */
+static int64_t arrays_of(const gdi_rows *p, const draft *a)
+{
+    int64_t arrays = p->n_columns, held = 0;
+    for (int k = 0; k < a->n; k++)
+        arrays += a->cls[k] == GDI_WHOLE && !is_still(a, k, 0, a->n_kept);
+    for (int i = 0; i < a->lines; i++) {
+        const int64_t *line = a->line + (int64_t)i * GDI_FUSED_LINE;
+        const int64_t r = line[2] - a->n - GDI_AT_KEPT;
+        if (line[0] != -1 && r >= held && r < GDI_KEPT)
+            held = r + 1;
+    }
+    return arrays + held;
+}
+
 /* Short rows: several are done at once, of which each has a lane of its own in the sums of columns. */
 static void choose_blocks(gdi_rows *p, const draft *a)
 {
@@ -382,7 +415,8 @@ static void choose_blocks(gdi_rows *p, const draft *a)
     p->run = p->n;
     if (p->n <= p->block) {
         const int64_t most = p->n_columns > 0 ? GDI_ROW_LANES / 2 : GDI_ROW_LANES;       /* two items for two threads */
-        while (p->batch < most && p->batch * 2 * p->n <= (p->batch == 1 ? BLOCK_NBYTES : ROWS_NBYTES) / p->element_nbytes)
+        const int64_t arrays = arrays_of(p, a), few = arrays * BLOCK_NBYTES <= BATCH_NBYTES;
+        while (p->batch < most && p->batch * 2 * p->n <= (p->batch == 1 || few ? BLOCK_NBYTES : ROWS_NBYTES) / p->element_nbytes)
             p->batch *= 2;
         p->block = p->batch * p->n;
     } else if (p->n_axes > 1) {
@@ -464,8 +498,8 @@ static int finish(gd_program *program, gdi_rows *p, const draft *a, const gdi_ta
     for (int i = 0; i < a->lines; i++)
         if (a->line[(int64_t)i * GDI_FUSED_LINE] == GD_OP_SUM)
             w.chain_dtype = a->line[(int64_t)i * GDI_FUSED_LINE + 1];
-    p->chain = t->chain[w.chain_dtype == GD_FLOAT64];
     int status = read_lines(&w);
+    find_chains(p, t->chain[w.chain_dtype == GD_FLOAT64]);
     if (status == GD_OK)
         status = place_memory(p, &w, nbytes, program);
     if (program->scratch_nbytes < scratch)
