@@ -285,6 +285,19 @@ def test_sums_of_few_long_rows_have_the_bits_of_sums_of_many_short_ones(rows, dt
         np.testing.assert_allclose(down, getattr(np, name)(wide, axis=0, dtype=wide.dtype).astype(dtype), rtol=2e-5 if dtype == "float32" else 1e-12)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+@pytest.mark.parametrize("shape", [(300, 5000), (5000, 300), (2, (1 << 20) + 77), (1100, 1024)])
+def test_sums_of_arrays_beyond_the_caches_have_the_bits_of_sums_of_pieces(shape, dtype):
+    x = (100 * rand(*shape)).astype(dtype)
+    (p,), (q,) = nodes(x), nodes(x.T.copy())
+    along, all_of_it = same_bits_by_threads([gd.sum(p, axis=1), gd.sum(p)], {p: x})
+    down = gd.function([q], gd.sum(q, axis=0))(x.T.copy())
+    few = np.concatenate([gd.function([r], gd.sum(r, axis=1))(x[i:i + 40]) for i in range(0, len(x), 40) for r in nodes(x[i:i + 40])])
+    assert along.tobytes() == down.tobytes() == few.tobytes()
+    exact = x.astype("float64").ravel()
+    assert abs(float(all_of_it) - exact.sum()) <= (1e-6 if dtype == "float32" else 1e-13) * np.abs(exact).sum()
+
+
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "int64", "float32", "float64"])
 @pytest.mark.parametrize("shape", [(70_000,), (300, 1000), (2, 40_000), (20_000, 3), (9, 5, 70), (0, 4), (600, 64)])
 def test_counts_and_sums_of_small_integers(shape, dtype):

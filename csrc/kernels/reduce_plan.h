@@ -81,6 +81,12 @@ static reduce_plan reduce_plan_of(const gdi_call *c, int free)
     return p;
 }
 
+/* Is the input too large for a core's caches, and rows long enough for the joins not to matter? */
+static int reduce_is_far(const reduce_plan *p, size_t nbytes)
+{
+    return p->total >= RED_BLOCK / 16 && p->kept.count * p->total >= (4 << 20) / (int64_t)nbytes;
+}
+
 /* Items of phase 0: units (a line, or a tile of columns) times segments. */
 static int64_t reduce_units(const reduce_plan *p)
 {
