@@ -22,7 +22,8 @@ _serial = itertools.count()
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # Of each piece of code that was met: False for the user's, else the name under which the user calls it, "" where it has none.
 _inside: dict[CodeType, str | bool] = {}
-_SHELLS = frozenset(("wrapper", "function", "method", "operator", "rule", "forward", "make"))     # what decorators and tables put around functions
+_SHELLS = frozenset(("wrapper", "method", "operator", "rule", "forward", "make"))     # what decorators and tables put around functions
+_OP = " "       # the name of functions made from an op's record: theirs is the op's, and that of no helper they call
 
 
 def next_serial() -> int:
@@ -80,7 +81,7 @@ def _public_name(code: CodeType) -> str | bool:
     if not code.co_filename.startswith(_PACKAGE):
         return False
     name = code.co_name
-    return "" if name in _SHELLS or name[0] in "_<" else name
+    return _OP if name == "function" else "" if name in _SHELLS or name[0] in "_<" else name
 
 
 def known_as(function: Any, name: str) -> None:
@@ -97,7 +98,7 @@ def _resolve(raw: Any) -> Site | None:
         if start <= lasti < stop and number is not None:
             line = number
             break
-    return Site(code.co_filename, line, code.co_name, call)
+    return Site(code.co_filename, line, code.co_name, "" if call == _OP else call)
 
 
 class _Fields:
