@@ -77,12 +77,16 @@ def test_a_function_inside_another_is_named_after_it_when_built():
 
 def test_helpers_inside_are_not_named():
     x, i = gd.input("x", (3, 4)), gd.input("i", (2,), "int64")
-    for call, start in ((lambda: x + "a", "add: dtype <U1"), (lambda: gd.maximum(x, None), "maximum: dtype object"), (lambda: x < object(), "less: dtype object"),
-                        (lambda: gd.where(x > 0, x, "a"), "where: dtype <U1"), (lambda: gd.exp("a"), "exp: dtype <U1"), (lambda: x @ "a", "matmul: dtype <U1"),
-                        (lambda: x + np.ones(3), r"add: shapes \[3, 4\] and \[3\]"), (lambda: gd.mean("a"), "mean: dtype <U1"), (lambda: -x[5], r"index: index 5"),
+    for call, start in ((lambda: x + "a", "add: dtype <U1"), (lambda: gd.maximum(x, None), "maximum: dtype object"),
+                        (lambda: x < object(), "less: dtype object"),
+                        (lambda: gd.where(x > 0, x, "a"), "where: dtype <U1"), (lambda: gd.exp("a"), "exp: dtype <U1"),
+                        (lambda: x @ "a", "matmul: dtype <U1"),
+                        (lambda: x + np.ones(3), r"add: shapes \[3, 4\] and \[3\]"), (lambda: gd.mean("a"), "mean: dtype <U1"),
+                        (lambda: -x[5], r"index: index 5"),
                         (lambda: x / "a", "divide: dtype"), (lambda: x ** "a", "power: dtype"), (lambda: i % "a", "remainder: dtype"),
                         (lambda: gd.arctan2(x, i[:1][:, None][:, :, None] + "a"), "add: dtype"), (lambda: gd.floor("a"), "floor: dtype"),
-                        (lambda: gd.random.normal(3.5, (3,)), "normal: a key is"), (lambda: gd.nn.Dense(3, 4)(x), "dense: "), (lambda: gd.sum(x, 5), "sum: axis 5")):
+                        (lambda: gd.random.normal(3.5, (3,)), "normal: a key is"), (lambda: gd.nn.Dense(3, 4)(x), "dense: "),
+                        (lambda: gd.sum(x, 5), "sum: axis 5")):
         with pytest.raises(GraphdiffError, match=f"(?s)^{start}" + HERE):
             call()
         checked()
@@ -321,7 +325,8 @@ def test_more_calls_of_numpys_go_through_its_protocol():
 
 
 @pytest.mark.parametrize(("call", "message"), [
-    (lambda x: gd.sum(x, 0, None, np.zeros(4)), r"sum: out: a node cannot be written"), (lambda x: np.sum(x, 0, out=np.zeros(4)), r"np\.sum: out: a node"),
+    (lambda x: gd.sum(x, 0, None, np.zeros(4)), r"sum: out: a node cannot be written"),
+    (lambda x: np.sum(x, 0, out=np.zeros(4)), r"np\.sum: out: a node"),
     (lambda x: np.sum(x, 0, None, np.zeros(4)), r"np\.sum: out: a node"), (lambda x: gd.max(x, 0, True), r"max: out: a node"),
     (lambda x: gd.cumsum(x, 0, None, np.zeros(4)), "cumsum: out: "), (lambda x: gd.median(x, 0, True), "median: out: "),
     (lambda x: gd.max(x, where=MASK), "max: where needs initial"), (lambda x: gd.sum(x, where=np.ones(3, bool)), r"sum: where has shape \[3\]"),
@@ -403,3 +408,31 @@ def test_methods_and_functions_show_their_public_names():
     assert str(inspect.signature(x.sum)).startswith("(axis: 'Any' = None, dtype: 'Any' = None, out: 'Any' = None, keepdims:")
     assert list(inspect.signature(x.clip).parameters) == ["min", "max", "out"] and list(inspect.signature(gd.where).parameters) == ["condition", "x", "y"]
     assert str(inspect.signature(x.astype)) == "(dtype: 'Any', copy: 'bool' = True) -> 'Node'"
+
+
+# -- calls that slip -----------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda x: gd.function([x], {x, x + 1}), "function: outputs are .* not set"),
+    (lambda x: gd.function([x], None), "function: outputs are .* not NoneType"),
+    (lambda x: gd.function([x], (o for o in [x])), "function: outputs are .* not generator"),
+    (lambda x: gd.function([x], "x"), "function: outputs are .* not str"),
+    (lambda x: gd.function([x], [x, None]), "function: outputs are .* not NoneType"),
+    (lambda x: gd.function([x], [object()]), "function: outputs: dtype object"),
+    (lambda x: gd.function([x], x, updates={gd.variable(1.0, "w"): None}), "function: updates: the new value of w: dtype object"),
+    (lambda x: gd.jacobian([x], x), "jacobian: y is one node, not a list"),
+    (lambda x: gd.input("x", "float32"), "input: 'float32' stands where the shape is"),
+    (lambda x: gd.input("x", np.float32), "input: .*float32.* stands where the shape is"),
+    (lambda x: gd.inputs("a b", "int64"), "inputs: .*stands where the shape")],
+    ids=range(11))
+def test_arguments_in_the_wrong_place_are_named(call, message):
+    with pytest.raises(GraphdiffError, match=rf"(?s)^{message}" + HERE):
+        call(gd.input("x", (2, 3)))
+
+
+def test_inputs_may_be_called_anything():
+    me, batch = gd.input("self"), gd.input("x", "batch")
+    f = gd.function([me], me + 1)
+    assert f(self=1.0) == 2 and f.bind(self=np.array(1.0))() == 2 and len(f.profile(self=1.0)) == 1
+    assert gd.evaluate(batch * 2, {batch: [1.0, 2.0]}).tolist() == [2, 4]
+    checked(3)

@@ -10,18 +10,19 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..errors import DTypeError, NodeTypeError, ShapeError, compose, located_error, show_name
-from ..graph.build import as_node, public
+from ..graph.build import public
 from ..graph.locks import renewed
 from ..graph.node import Node
 from ..graph.walk import toposort
 from ..lower.emit import lower
 from ..lower.program import FIRST, Program
+from ..ops.families import argument
 from ..passes.concrete import concrete, stand_in, substitute
 from ..passes.pipeline import chosen, run_passes
 from ..plan.schedule import schedule
@@ -163,7 +164,7 @@ class Function:
 
     # -- calling ---------------------------------------------------------------------------------------------------
 
-    def __call__(self, *args: Any, out: Any = None, **named: Any) -> Any:
+    def __call__(self, /, *args: Any, out: Any = None, **named: Any) -> Any:
         """Run on arrays or numbers, in the order of the inputs or by their names.
 
         Returns fresh arrays in the structure the outputs were given in. out: arrays to write into instead, same structure.
@@ -234,7 +235,7 @@ class Function:
                 t[...] = r
         return out
 
-    def bind(self, *args: Any, out: Any = None, **named: Any) -> Bound:
+    def bind(self, /, *args: Any, out: Any = None, **named: Any) -> Bound:
         """Fix the arrays: the result is called without arguments, without checks and without allocation.
 
         The arrays are read anew at every call; ones that would have to be converted are refused (DTypeError).
@@ -286,7 +287,7 @@ class Function:
                          "pass": "reverse" if n.origin is not None else "forward"})
         return rows
 
-    def profile(self, *args: Any, **named: Any) -> list[dict[str, Any]]:
+    def profile(self, /, *args: Any, **named: Any) -> list[dict[str, Any]]:
         """Run once and give nanoseconds per instruction with the node and line it belongs to."""
         from ..runtime.profile import profile
         if named or len(args) != len(self._gates):
@@ -427,7 +428,9 @@ def _flatten(outputs: Any) -> tuple[Any, list[Node]]:
 def _output(o: Any) -> Node:
     if isinstance(o, (list, tuple, dict)):
         raise NodeTypeError("function: outputs nest only one level: a node, a list of nodes or a dict of nodes")
-    return as_node(o)
+    if o is None or isinstance(o, (str, bytes, set, frozenset, Iterator)):
+        raise NodeTypeError(f"function: outputs are a node, a list of nodes or a dict of nodes, not {type(o).__name__}")
+    return argument(o, "outputs")
 
 
 def _flatten_like(keys: Any, out: Any, n: int) -> list[Any]:
@@ -449,7 +452,7 @@ def _flatten_like(keys: Any, out: Any, n: int) -> list[Any]:
 def _update(variable: Any, new: Any) -> Node:
     if not isinstance(variable, Node) or variable.op.name != "variable":
         raise NodeTypeError(f"updates: a key must be a variable, not {variable!r}")
-    new = as_node(new, variable.dtype)
+    new = argument(new, f"updates: the new value of {variable.label}", variable.dtype)
     if new.dtype is not variable.dtype:
         raise DTypeError(f"updates: {variable.label} is {variable.dtype.name}, its new value {new.dtype.name}; cast it")
     if new.shape != variable.shape:

@@ -34,6 +34,8 @@ def jacobian(y: Any, x: Any, mode: str = "auto") -> Any:
     mode: "reverse" (one sweep an element of y), "forward" (one an element of x), "auto" (the fewer). What the sweeps are made for
     must have known sizes: y in reverse mode, x in forward mode; the other may have named ones. Else a ShapeError.
     """
+    if isinstance(y, (list, tuple)):
+        raise NodeTypeError(f"y is one node, not a {type(y).__name__}\nhint: [gd.jacobian(a, x) for a in y]")
     y = as_node(y)
     if isinstance(x, (list, tuple)):
         return [jacobian(y, v, mode) for v in x]

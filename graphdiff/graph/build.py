@@ -310,6 +310,8 @@ def named_input(name: str, shape: Any = (), dtype: Any = "float64") -> Node:
     if not isinstance(name, str):
         raise NodeTypeError(f"input: a name is a str, not {type(name).__name__}")
     try:
+        if isinstance(shape, (str, type, np.dtype)) and (not isinstance(shape, str) or shape in [d.name for d in DTYPES]):
+            raise NodeTypeError(f"{shape!r} stands where the shape is\nhint: gd.input(name, shape, dtype): () is the shape of a number")
         canonical = as_dtype(dtype)
         sizes = as_shape(shape)
         check_shape(sizes, canonical)
