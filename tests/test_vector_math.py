@@ -28,10 +28,10 @@ CC = os.environ.get("CC") or "cc"
 pytestmark = pytest.mark.skipif(shutil.which(CC.split()[0]) is None, reason="no C compiler")
 
 UNARY = ("exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh erf erfc "
-         "cbrt lgamma digamma sinc sigmoid softplus log_sigmoid gelu gelu_grad gelu_tanh silu").split()
+         "cbrt lgamma digamma sinc sigmoid softplus log_sigmoid gelu gelu_grad gelu_tanh silu exp_neg_square gaussian").split()
 BINARY = "atan2 hypot pow logaddexp xlogy fmod polygamma".split()
 BLOCK = ("sin cos tan exp exp2 expm1 log log2 log10 log1p sinh cosh asinh acosh atanh cbrt erf erfc gelu gelu_grad "
-         "gelu_tanh tanh sigmoid silu softplus log_sigmoid lgamma digamma").split()
+         "gelu_tanh tanh sigmoid silu softplus log_sigmoid lgamma digamma exp_neg_square gaussian").split()
 BLOCK2 = ["atan2", "pow", "hypot"]
 # ULP bound where it is not 2, as (float64, float32)
 BOUND: dict[str, tuple[float, float]] = {"fmod": (0, 0), "gelu_grad": (4, 2)}
@@ -51,6 +51,8 @@ NAME = {np.float32: "f32", np.float64: "f64"}
 REFERENCE_C = """
 double r_sigmoid(double x) { return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x)); }
 double r_silu(double x) { return x == -INFINITY ? -0.0 : x * r_sigmoid(x); }
+double r_exp_neg_square(double x) { return exp(-x * x); }
+double r_gaussian(double x) { return exp(-0.5 * x * x); }
 double r_softplus(double x) { return x > 40 ? x : log1p(exp(x)); }
 double r_log_sigmoid(double x) { return -r_softplus(-x); }
 double r_gelu(double x) { return x == -INFINITY ? -0.0 : 0.5 * x * erfc(-x * 0.70710678118654752440); }
@@ -99,7 +101,7 @@ static double sweep(void (*f)(int64_t, const float *, float *), double (*r)(doub
 """
 LIBM = {"asin", "acos", "atan", "asinh", "acosh", "atanh", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
         "sin", "cos", "tan", "sinh", "cosh", "tanh", "erf", "erfc", "cbrt", "lgamma"}
-OWN = {"sigmoid", "silu", "softplus", "log_sigmoid", "gelu", "gelu_grad", "gelu_tanh", "sinc"}
+OWN = {"exp_neg_square", "gaussian", "sigmoid", "silu", "softplus", "log_sigmoid", "gelu", "gelu_grad", "gelu_tanh", "sinc"}
 
 
 def source():
@@ -219,7 +221,7 @@ REF = {
     "lgamma": lambda x: mp.log(abs(mp.gamma(x))) if abs(x) < 50 else mp.re(mp.loggamma(x)), "digamma": mp.digamma,
     "sinc": lambda x: mp.sinpi(x) / (mp.pi * x) if x else mpf(1), "sigmoid": lambda x: 1 / (1 + mp.exp(-x)),
     "softplus": ref_log1pexp, "log_sigmoid": lambda x: -ref_log1pexp(-x),
-    "gelu": ref_gelu, "gelu_grad": ref_gelu_grad, "gelu_tanh": ref_gelu_tanh, "silu": lambda x: x / (1 + mp.exp(-x)),
+    "gelu": ref_gelu, "gelu_grad": ref_gelu_grad, "gelu_tanh": ref_gelu_tanh, "exp_neg_square": lambda x: mp.exp(-x * x), "gaussian": lambda x: mp.exp(-x * x / 2), "silu": lambda x: x / (1 + mp.exp(-x)),
     "atan2": mp.atan2, "hypot": lambda x, y: mp.sqrt(x * x + y * y), "pow": lambda x, y: x**y,
     "logaddexp": ref_logaddexp, "xlogy": lambda x, y: x * mp.log(y),
     "fmod": lambda x, y: mpf(math.fmod(float(x), float(y))), "polygamma": lambda n, x: mp.polygamma(int(n), x),
@@ -249,11 +251,11 @@ def points(name, n, rng):
         "cbrt": (wide, u(-4, 4)), "lgamma": (u(0, 12), abs(e(-1074, 1010)), 1 + e(-30, -2), 2 + e(-30, -2)),
         "digamma": (u(0, 14), abs(e(-1000, 1010)), 1.4616321449683622 + e(-30, -2)), "sinc": (u(-20, 20), e(-40, 40)),
         "sigmoid": (u(-745, 40), u(-3, 3), tiny), "softplus": (u(-745, 100), u(-3, 3)),
-        "gelu": (u(-38, 10), u(-3, 3), tiny), "silu": (u(-745, 700), u(-3, 3), tiny), "gelu_tanh": (u(-21.5, 10),
+        "bell": (u(-28, 39), u(-3, 3), tiny), "gelu": (u(-38, 10), u(-3, 3), tiny), "silu": (u(-745, 700), u(-3, 3), tiny), "gelu_tanh": (u(-21.5, 10),
             u(-3, 3), tiny),
     }
     like = {"log2": "log", "log10": "log", "cos": "sin", "tan": "sin", "gelu_grad": "gelu", "cosh": "sinh", "acos": "asin",
-        "log_sigmoid": "softplus"}
+        "log_sigmoid": "softplus", "exp_neg_square": "bell", "gaussian": "bell"}
     if name == "log_sigmoid":
         return (-np.concatenate(cases["softplus"]),)
     if name in ("atan2", "hypot"):
@@ -385,6 +387,7 @@ EDGES = {
     "sigmoid": [(0, 0.5), (np.inf, 1), (-np.inf, 0), (800, 1), (-800, 0), (np.nan, np.nan)],
     "softplus": [(1000, 1000), (-1000, 0), (np.inf, np.inf), (-np.inf, 0), (np.nan, np.nan)],
     "log_sigmoid": [(-1000, -1000), (1000, -0.0), (np.inf, -0.0), (-np.inf, -np.inf), (np.nan, np.nan)],
+    "exp_neg_square": [(0, 1), (-np.inf, 0), (np.inf, 0), (1e30, 0), (-50, 0), (np.nan, np.nan)],
     "gelu": [(0, 0), (-0.0, -0.0), (np.inf, np.inf), (-np.inf, -0.0), (-50, -0.0), (1e30, 1e30), (-1e30, -0.0),
         (np.nan, np.nan)],
     "gelu_grad": [(0, 0.5), (-0.0, 0.5), (np.inf, 1), (-np.inf, -0.0), (1e30, 1), (-1e30, -0.0), (np.nan, np.nan)],
