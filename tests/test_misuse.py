@@ -77,8 +77,8 @@ def test_a_function_inside_another_is_named_after_it_when_built():
 
 def test_helpers_inside_are_not_named():
     x, i = gd.input("x", (3, 4)), gd.input("i", (2,), "int64")
-    for call, start in ((lambda: x + "a", "add: dtype <U1"), (lambda: gd.maximum(x, None), "maximum: dtype object"),
-                        (lambda: x < object(), "less: dtype object"),
+    for call, start in ((lambda: x + "a", "add: dtype <U1"), (lambda: gd.maximum(x, None), "maximum: .*type NoneType is neither a node nor"),
+                        (lambda: x < object(), "less: .*type object is neither"),
                         (lambda: gd.where(x > 0, x, "a"), "where: dtype <U1"), (lambda: gd.exp("a"), "exp: dtype <U1"),
                         (lambda: x @ "a", "matmul: dtype <U1"),
                         (lambda: x + np.ones(3), r"add: shapes \[3, 4\] and \[3\]"), (lambda: gd.mean("a"), "mean: dtype <U1"),
@@ -238,7 +238,7 @@ def test_eps_may_be_0_and_numpys():
     (lambda x: gd.random.normal(np.ones(2), (3,)), "normal: a key is int64"), (lambda x: gd.dropout(x, 0.5, 3.7), "dropout: .*a key is int64"),
     (lambda x: gd.random.split(gd.random.key(0), True), "split: n must be"),
     (lambda x: gd.conv(x[None, None], x[None, None], bias="a"), "conv: bias: dtype"),
-    (lambda x: gd.layer_norm(x, gamma="a"), "layer_norm: gamma: dtype"), (lambda x: gd.layer_norm(x, beta=object()), "layer_norm: beta: dtype"),
+    (lambda x: gd.layer_norm(x, gamma="a"), "layer_norm: gamma: dtype"), (lambda x: gd.layer_norm(x, beta=object()), "layer_norm: beta: .*type object is"),
     (lambda x: gd.losses.hinge(x, gd.sign(x), margin=-1.0), "hinge: margin is"), (lambda x: gd.draw(x, fold="no"), "draw: fold must be"),
 ], ids=range(44))
 def test_options_that_cannot_be_meant_are_refused_by_name(call, message):
@@ -418,8 +418,8 @@ def test_methods_and_functions_show_their_public_names():
     (lambda x: gd.function([x], (o for o in [x])), "function: outputs are .* not generator"),
     (lambda x: gd.function([x], "x"), "function: outputs are .* not str"),
     (lambda x: gd.function([x], [x, None]), "function: outputs are .* not NoneType"),
-    (lambda x: gd.function([x], [object()]), "function: outputs: dtype object"),
-    (lambda x: gd.function([x], x, updates={gd.variable(1.0, "w"): None}), "function: updates: the new value of w: dtype object"),
+    (lambda x: gd.function([x], [object()]), "function: outputs: .*type object is neither"),
+    (lambda x: gd.function([x], x, updates={gd.variable(1.0, "w"): None}), "function: updates: the new value of w: .*type NoneType is neither"),
     (lambda x: gd.jacobian([x], x), "jacobian: y is one node, not a list"),
     (lambda x: gd.input("x", "float32"), "input: 'float32' stands where the shape is"),
     (lambda x: gd.input("x", np.float32), "input: .*float32.* stands where the shape is"),

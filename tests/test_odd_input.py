@@ -449,7 +449,7 @@ def test_ranges_by_name(f):
     (lambda x: gd.hstack(["a"]), "dtype <U1 is not supported"), (lambda x: gd.fliplr(x[0]), "axis 1 is out of bounds"),
     (lambda x: gd.fliplr("a"), "dtype <U1 is not supported"), (lambda x: gd.zeros("a b"), "cannot name a size"),
     (lambda x: gd.identity("a"), "whole numbers"), (lambda x: gd.count_nonzero(x, axis=7), "axis 7 is out of bounds"),
-    (lambda x: gd.zeros_like(None), "dtype object"), (lambda x: gd.reshape(x, (6, 2), order="F"), "order must be 'C', not 'F'"),
+    (lambda x: gd.zeros_like(None), "type NoneType is neither a node"), (lambda x: gd.reshape(x, (6, 2), order="F"), "order must be 'C', not 'F'"),
     (lambda x: gd.sort(x, kind="bubble"), "kind 'bubble' is not one of"),
     (lambda x: gd.take(x, [0], mode="x"), "mode 'x' is not one of raise, wrap, clip"),
     (lambda x: gd.var(x, ddof=1, correction=1), "ddof and correction are the same"), (lambda x: gd.arange(), "one to three bounds"),

@@ -237,6 +237,8 @@ def checked_array(value: Any, what: str) -> np.ndarray[Any, Any]:
         raise NodeTypeError(f"{what}: a list that holds nodes is not an array\nhint: gd.stack([...]) joins nodes")
     if array.dtype.kind == "O" and isinstance(value, int):
         weak(value, INT64)
+    if array.dtype.kind == "O" and array.shape == () and not isinstance(value, np.ndarray):
+        raise DTypeError(f"{what}: a value of type {type(value).__name__} is neither a node nor a number nor an array")
     dtype = as_dtype(array.dtype)
     check_shape(array.shape, dtype)
     return np.array(array, dtype, order="C", copy=True, subok=False)
