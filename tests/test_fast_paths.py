@@ -79,6 +79,24 @@ TINY = [(4, 4, 4), (3, 3, 3), (4, 4, 1), (1, 4, 4), (2, 2, 2), (5, 5, 5), (5, 3,
         (1, 5, 1), (8, 8, 8)]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("m", [1, 2, 3, 8])
+def test_bits_do_not_depend_on_where_in_a_line_of_memory_a_matrix_starts(m, dtype):
+    a, b = rand(m, 300, dtype=dtype), rand(300, 272, dtype=dtype, seed=1)          # rows of whole lines
+    room = np.empty(b.size + 32, dtype)
+    first = -room.ctypes.data % 64 // b.itemsize
+    for columns in (272, 261, 130, 70):
+        x, w = nodes(a, b)
+        f = gd.function([x, w], x @ w[:, :columns])
+        values = []
+        for start in range(first, first + 64 // b.itemsize):
+            moved = room[start:start + b.size].reshape(b.shape)
+            moved[...] = b
+            values.append(f(a, moved))
+        np.testing.assert_allclose(values[0], a.astype(float) @ b[:, :columns].astype(float), rtol=0, atol=1e-3 if dtype == "float32" else 1e-11)
+        assert all(v.tobytes() == values[0].tobytes() for v in values)
+
+
 def odd_values(*shape, dtype, seed):
     """Some of them infinite, no number, or zeros of either sign."""
     x, where = rand(*shape, dtype=dtype, seed=seed), np.random.default_rng([seed, 1]).random(shape)
