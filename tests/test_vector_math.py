@@ -28,13 +28,16 @@ CC = os.environ.get("CC") or "cc"
 pytestmark = pytest.mark.skipif(shutil.which(CC.split()[0]) is None, reason="no C compiler")
 
 UNARY = ("exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh erf erfc "
-         "cbrt lgamma digamma sinc sigmoid softplus log_sigmoid gelu gelu_grad gelu_tanh silu exp_neg_square gaussian").split()
+         "cbrt lgamma digamma sinc sigmoid softplus log_sigmoid gelu gelu_grad gelu_tanh silu exp_neg_square gaussian "
+         "sigmoid_grad tanh_grad").split()
 BINARY = "atan2 hypot pow logaddexp xlogy fmod polygamma".split()
 BLOCK = ("sin cos tan exp exp2 expm1 log log2 log10 log1p sinh cosh asinh acosh atanh cbrt erf erfc gelu gelu_grad "
-         "gelu_tanh tanh sigmoid silu softplus log_sigmoid lgamma digamma exp_neg_square gaussian").split()
+         "gelu_tanh tanh sigmoid silu softplus log_sigmoid lgamma digamma exp_neg_square gaussian "
+         "sigmoid_grad tanh_grad").split()
 BLOCK2 = ["atan2", "pow", "hypot"]
+TWO = {"sigmoid": "sigmoid_grad", "tanh": "tanh_grad", "sin": "cos"}     # a function and another of one argument by one loop
 # ULP bound where it is not 2, as (float64, float32)
-BOUND: dict[str, tuple[float, float]] = {"fmod": (0, 0), "gelu_grad": (4, 2)}
+BOUND: dict[str, tuple[float, float]] = {"fmod": (0, 0), "gelu_grad": (4, 2), "sigmoid_grad": (3, 3), "tanh_grad": (4, 4)}
 ROOT = {"gelu_grad": (-0.7517915247, 0.2)}     # a root, and the size of the terms that cancel there
 # bytes of a vector, FMA, compiler flags
 X86 = {
@@ -50,6 +53,8 @@ NAME = {np.float32: "f32", np.float64: "f64"}
 # float32 references in libm's float64; what has no libm name is written out.
 REFERENCE_C = """
 double r_sigmoid(double x) { return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x)); }
+double r_sigmoid_grad(double x) { double e = exp(-fabs(x)); return e / ((1 + e) * (1 + e)); }
+double r_tanh_grad(double x) { return 4 * r_sigmoid_grad(2 * x); }
 double r_silu(double x) { return x == -INFINITY ? -0.0 : x * r_sigmoid(x); }
 double r_exp_neg_square(double x) { return exp(-x * x); }
 double r_gaussian(double x) { return exp(-0.5 * x * x); }
@@ -101,7 +106,7 @@ static double sweep(void (*f)(int64_t, const float *, float *), double (*r)(doub
 """
 LIBM = {"asin", "acos", "atan", "asinh", "acosh", "atanh", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
         "sin", "cos", "tan", "sinh", "cosh", "tanh", "erf", "erfc", "cbrt", "lgamma"}
-OWN = {"exp_neg_square", "gaussian", "sigmoid", "silu", "softplus", "log_sigmoid", "gelu", "gelu_grad", "gelu_tanh", "sinc"}
+OWN = {"exp_neg_square", "gaussian", "sigmoid", "sigmoid_grad", "tanh_grad", "silu", "softplus", "log_sigmoid", "gelu", "gelu_grad", "gelu_tanh", "sinc"}
 
 
 def source():
@@ -117,6 +122,7 @@ def source():
         out += [f"void t_{f}_block_{tn}(int64_t n, const T *x, T *y) {{ N_(vm_{f}_block)(n, x, y); }}" for f in BLOCK]
         out += [f"void t_{f}_block_{tn}(int64_t n, const T *x, const T *z, T *y) {{ N_(vm_{f}_block)(n, x, z, y); }}"
                 for f in BLOCK2]
+        out += [f"void t_{f}_two_{tn}(int64_t n, const T *x, T *y, T *z) {{ N_(vm_{f}_two_block)(n, x, y, z); }}" for f in TWO]
         out += [f"#undef {name}" for name in "T U I TN GD_T_FLOAT GD_T_BITS".split()]
     out.append(REFERENCE_C)
     for f in sorted(LIBM | OWN):
@@ -220,6 +226,7 @@ REF = {
     "erf": mp.erf, "erfc": ref_erfc, "cbrt": lambda x: mp.sign(x) * mp.cbrt(abs(x)),
     "lgamma": lambda x: mp.log(abs(mp.gamma(x))) if abs(x) < 50 else mp.re(mp.loggamma(x)), "digamma": mp.digamma,
     "sinc": lambda x: mp.sinpi(x) / (mp.pi * x) if x else mpf(1), "sigmoid": lambda x: 1 / (1 + mp.exp(-x)),
+    "sigmoid_grad": lambda x: mp.exp(-abs(x)) / (1 + mp.exp(-abs(x)))**2, "tanh_grad": lambda x: 1 / mp.cosh(x)**2,
     "softplus": ref_log1pexp, "log_sigmoid": lambda x: -ref_log1pexp(-x),
     "gelu": ref_gelu, "gelu_grad": ref_gelu_grad, "gelu_tanh": ref_gelu_tanh, "exp_neg_square": lambda x: mp.exp(-x * x), "gaussian": lambda x: mp.exp(-x * x / 2), "silu": lambda x: x / (1 + mp.exp(-x)),
     "atan2": mp.atan2, "hypot": lambda x, y: mp.sqrt(x * x + y * y), "pow": lambda x, y: x**y,
@@ -250,7 +257,8 @@ def points(name, n, rng):
             27.2), u(-1, 2), tiny),
         "cbrt": (wide, u(-4, 4)), "lgamma": (u(0, 12), abs(e(-1074, 1010)), 1 + e(-30, -2), 2 + e(-30, -2)),
         "digamma": (u(0, 14), abs(e(-1000, 1010)), 1.4616321449683622 + e(-30, -2)), "sinc": (u(-20, 20), e(-40, 40)),
-        "sigmoid": (u(-745, 40), u(-3, 3), tiny), "softplus": (u(-745, 100), u(-3, 3)),
+        "sigmoid": (u(-745, 40), u(-3, 3), tiny), "sigmoid_grad": (u(-745, 745), u(-3, 3), tiny),
+        "tanh_grad": (u(-372, 372), u(-3, 3), u(-1, 1), tiny), "softplus": (u(-745, 100), u(-3, 3)),
         "bell": (u(-28, 39), u(-3, 3), tiny), "gelu": (u(-38, 10), u(-3, 3), tiny), "silu": (u(-745, 700), u(-3, 3), tiny), "gelu_tanh": (u(-21.5, 10),
             u(-3, 3), tiny),
     }
@@ -505,6 +513,25 @@ def test_bits_do_not_depend_on_position_or_neighbours(dtype, libraries):
                 assert np.array_equal(whole, lib(name + "_block", base, power), equal_nan=True), (name, lib.isa)
                 out = base.copy()
                 assert np.array_equal(whole, lib(name + "_block", out, power, out=out), equal_nan=True), (name, lib.isa)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", TWO)
+def test_two_functions_at_once_have_the_bits_they_have_alone(name, dtype, libraries):
+    """Ordinary arguments, all kinds of them, and special ones among others; of every length; over the argument's own array."""
+    rng = np.random.default_rng(23)
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 5e-324, 50.0, -50.0, 87.0, 104.0, -104.0, 350.0, 720.0, -750.0, 1e30]
+    wide = np.r_[rng.uniform(-120, 120, 900), rng.uniform(-800, 800, 400), special, rng.choice([-1, 1], 500) * 2.0 ** rng.uniform(-140, 10, 500)]
+    for x in (rng.uniform(-6, 6, 3001), wide, *(wide[k:k + 1] for k in range(0, wide.size, 60)), *(rng.uniform(-1, 1, n) for n in range(1, 36))):
+        x = x.astype(dtype)
+        for lib in libraries:
+            want = lib(name + "_block", x).tobytes(), lib(TWO[name] + "_block", x).tobytes()
+            y, z, over = np.empty_like(x), np.empty_like(x), x.copy()
+            lib(name + "_two", x, y, out=z)
+            assert (y.tobytes(), z.tobytes()) == want, lib.isa
+            lib(name + "_two", over, over, out=z)
+            assert (over.tobytes(), z.tobytes()) == want, lib.isa
+            checked(2)
 
 
 def test_coefficients_are_what_their_script_derives():

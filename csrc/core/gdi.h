@@ -43,6 +43,9 @@ typedef struct gdi_kernel {
 /* An elementwise loop over contiguous operands: out may be the same pointer as any operand, else no overlap. */
 typedef void (*gdi_map_fn)(int64_t n, const void *const *in, void *out);
 
+/* Two functions of one operand as one loop, each with the bits that it has alone: first and second may be x. */
+typedef void (*gdi_two_fn)(int64_t n, const void *x, void *first, void *second);
+
 /* A loop of two operands whose neighbours are step[0], step[1] elements apart. */
 typedef void (*gdi_stepped_fn)(int64_t n, const void *const *in, const int64_t *step, void *out);
 
@@ -98,6 +101,8 @@ typedef gdi_chain_fn (*gdi_chain_find)(const gdi_link *l, int64_t links);
 /* Several operations as one loop (loops.c), longer expressions before those they contain, and how many inputs one may have. */
 enum gdi_loop { GDI_LOOP_ROOT_STEP, GDI_LOOP_BLEND_SQUARE, GDI_LOOP_BLEND, GDI_LOOPS };
 enum { GDI_LOOP_VALUES = 5 };
+/* Two functions as one loop. */
+enum gdi_two { GDI_TWO_SIGMOID, GDI_TWO_TANH, GDI_TWO_SIN, GDI_TWOS };
 
 /* One table per ISA: the only symbol an isa/<isa>.c exports. */
 typedef struct gdi_table {
@@ -116,6 +121,7 @@ typedef struct gdi_table {
     gdi_fold fold[2];                                    /* float32, float64 */
     gdi_chain_find chain[2];                             /* float32, float64 */
     gdi_map_fn loop[2][GDI_LOOPS];                       /* float32, float64 */
+    gdi_two_fn two[2][GDI_TWOS];                         /* float32, float64: a function and its derivative */
     gdi_map_fn pair[2][4][6];                            /* float32, float64: see gdi_pair_lookup */
     double (*peak[2])(int64_t rounds);                   /* float32, float64: multiply-adds and nothing else */
     int peak_flops[2];                                   /* of one round */

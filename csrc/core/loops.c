@@ -1,5 +1,6 @@
 /* loops.c: operations of a fused group that one loop does: what f makes stays in a register instead of going through a block in
- * L1, which costs as much as the operation. The bits are those of the operations one by one. */
+ * L1, which costs as much as the operation. The bits are those of the operations one by one. They need not follow each other:
+ * the loop runs where the last of them stands. */
 #include "program.h"
 
 /* An expression, operator first; numbers below LEAVES are its values, each once, numbered as the loop takes them. */
@@ -110,6 +111,28 @@ static int is_late(const gdi_group *g, const found *f, int leaf, int root)
     return 0;
 }
 
+int gdi_find_pair(gdi_group *g, const gdi_table *t, int root, gdi_micro *m)
+{
+    const int64_t *b = line_at(g, root);
+    if (b[0] == GD_OP_SUM || b[4] < 0 || b[5] >= 0)
+        return 0;
+    for (int turned = 0; turned < 2; turned++) {
+        const int j = maker(g, b[3 + turned], root);
+        if (j < 0)
+            continue;
+        const int64_t *a = line_at(g, j);
+        const gdi_map_fn fn = a[4] >= 0 && a[5] < 0 && a[1] == b[1] ? gdi_pair_lookup(t, (int)a[0], (int)b[0], turned, (int)b[1]) : NULL;
+        const found f = {.value = {(int16_t)a[3], (int16_t)a[4], (int16_t)b[4 - turned]}, .at = {(int16_t)j, (int16_t)j, (int16_t)root},
+                         .line = {(int16_t)root, (int16_t)j}, .lines = 2};
+        if (!fn || is_late(g, &f, 0, root) || is_late(g, &f, 1, root))
+            continue;
+        g->gone[j] = g->gone[root] = 1;
+        *m = (gdi_micro){.fn = fn, .to = (uint8_t)b[2], .from = {(uint8_t)a[3], (uint8_t)a[4], (uint8_t)b[4 - turned]}};
+        return 1;
+    }
+    return 0;
+}
+
 int gdi_find_loop(gdi_group *g, int root, gdi_micro *m)
 {
     g->dtype = line_at(g, root)[1];
@@ -134,4 +157,31 @@ int gdi_find_loop(gdi_group *g, int root, gdi_micro *m)
         return k;
     }
     return -1;
+}
+
+/* Functions that one loop does together, as lines have them: see enum gdi_two. */
+static const struct { int16_t first, second; } twos[GDI_TWOS] = {
+    [GDI_TWO_SIGMOID] = {GD_OP_SIGMOID, GD_OP_SIGMOID_GRAD},
+    [GDI_TWO_TANH] = {GD_OP_TANH, GD_OP_TANH_GRAD},
+    [GDI_TWO_SIN] = {GD_OP_SIN, GD_OP_COS},
+};
+
+int gdi_find_two(gdi_group *g, const gdi_table *t, int i, gdi_micro *m)
+{
+    const int64_t *a = line_at(g, i), *b = a + GDI_FUSED_LINE;
+    if (i + 1 >= g->lines || g->gone[i] || g->gone[i + 1] || (a[1] != GD_FLOAT32 && a[1] != GD_FLOAT64))
+        return 0;
+    if (a[1] != b[1] || a[4] >= 0 || b[4] >= 0 || a[3] != b[3] || a[2] == a[3] || a[2] == b[2])
+        return 0;
+    for (int k = 0; k < GDI_TWOS; k++) {
+        const int turned = a[0] == twos[k].second;
+        if (a[0] != (turned ? twos[k].second : twos[k].first) || b[0] != (turned ? twos[k].first : twos[k].second))
+            continue;
+        const uint8_t x = (uint8_t)a[3];
+        g->gone[i] = g->gone[i + 1] = 1;
+        *m = (gdi_micro){.two = t->two[a[1] == GD_FLOAT64][k], .to = (uint8_t)(turned ? b : a)[2], .also = (uint8_t)(turned ? a : b)[2],
+                         .from = {x, x, x, x, x}};
+        return 1;
+    }
+    return 0;
 }

@@ -294,6 +294,8 @@ static void run_row(const gdi_plan *p, feed *f, const block *b, int64_t row, val
         const void *const in[GDI_LOOP_VALUES] = {v->at[m->from[0]], v->at[m->from[1]], v->at[m->from[2]], v->at[m->from[3]], v->at[m->from[4]]};
         if (m->fn)
             m->fn(b->count, in, v->at[m->to]);
+        else if (m->two)
+            m->two(b->count, in[0], v->at[m->to], v->at[m->also]);
         else
             p->sink[m->to].fold->add(v->lanes[m->to], in[0], b->count);
     }

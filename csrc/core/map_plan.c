@@ -502,29 +502,8 @@ int gdi_is_read(const int64_t *line, int i, int lines, int64_t value)
     return 0;
 }
 
-/* Line i and the next as one loop, when the second is the only reader of what the first makes. Returns 0 if not. */
-static int make_pair(const gdi_table *t, const int64_t *first, int i, int lines, int n, int dtype, gdi_micro *m)
-{
-    const int64_t *a = first + (int64_t)i * GDI_FUSED_LINE, *b = a + GDI_FUSED_LINE;
-    const int64_t value = a[2];
-    if (value < n || b[0] == GD_OP_SUM || (b[3] == value) == (b[4] == value) || b[5] != -1)
-        return 0;
-    const int turned = b[4] == value;
-    if (b[2] != value && gdi_is_read(first, i + 2, lines, value))
-        return 0;
-    const gdi_map_fn fn = gdi_pair_lookup(t, (int)a[0], (int)b[0], turned, dtype);
-    if (!fn)
-        return 0;
-    m->fn = fn;
-    m->to = (uint8_t)b[2];
-    m->from[0] = (uint8_t)a[3];
-    m->from[1] = (uint8_t)a[4];
-    m->from[2] = (uint8_t)b[turned ? 3 : 4];
-    return 1;
-}
-
-/* The lines that one loop does together: loop[i] is the loop whose last line is line i, or -1, made[i] its values. */
-static void find_loops(gdi_group *g, const gdi_plan *p, const layout *l, int8_t *loop, gdi_micro *made)
+/* The lines that one loop does together: made[i] is the loop that runs in line i's place, if there is one. */
+static void find_loops(gdi_group *g, const gdi_table *t, const gdi_plan *p, const layout *l, gdi_micro *made)
 {
     for (int k = 0; k < g->n; k++) {
         g->place[k] = p->operand[k].place;
@@ -532,8 +511,17 @@ static void find_loops(gdi_group *g, const gdi_plan *p, const layout *l, int8_t 
         for (int d = 0; d < l->ndim; d++)
             g->single[k] &= l->stride[k][d] == 0;
     }
+    for (int i = 0; i < g->lines; i++) {
+        const int loop = gdi_find_loop(g, i, made + i);
+        made[i].fn = loop >= 0 ? t->loop[g->dtype == GD_FLOAT64][loop] : NULL;
+        made[i].two = NULL;
+    }
     for (int i = 0; i < g->lines; i++)
-        loop[i] = (int8_t)gdi_find_loop(g, i, made + i);
+        if (!g->gone[i])
+            gdi_find_two(g, t, i, made + i);
+    for (int i = 0; i < g->lines; i++)
+        if (!g->gone[i])
+            gdi_find_pair(g, t, i, made + i);
 }
 
 /* The operations of a verified group; returns their cost. *element_nbytes: the largest element of a register. */
@@ -541,13 +529,11 @@ static int64_t read_lines(gdi_plan *p, const gdi_table *t, const layout *l, cons
                           int lines, int64_t *element_nbytes)
 {
     int dtype[GDI_FUSED_OPERANDS + GDI_FUSED_REGISTERS];
-    int8_t loop[GDI_FUSED_LINES];
     gdi_micro made[GDI_FUSED_LINES];
     const int n = p->n_out + p->n_in;
     gdi_group g = {.line = line, .lines = lines, .n = n, .n_out = p->n_out};
-    find_loops(&g, p, l, loop, made);
+    find_loops(&g, t, p, l, made);
     int64_t cost = 0;
-    const int64_t *const first = line;
     gdi_micro *m = p->micro;
     gdi_sink *s = p->sink;
     for (int k = 0; k < n; k++)
@@ -567,22 +553,12 @@ static int64_t read_lines(gdi_plan *p, const gdi_table *t, const layout *l, cons
         if (g.gone[i]) {
             cost += cost_of(op, gd_dtype_nbytes((int)line[1]));
             dtype[to] = (int)line[1];
-            if (loop[i] >= 0) {
-                *m = made[i];
-                m++->fn = t->loop[line[1] == GD_FLOAT64][loop[i]];
-                note_register(p, to - n, gd_dtype_nbytes(dtype[to]), element_nbytes);
+            if (made[i].fn || made[i].two) {
+                *m++ = made[i];
+                note_register(p, made[i].to - n, gd_dtype_nbytes(dtype[to]), element_nbytes);
+                if (made[i].two)
+                    note_register(p, made[i].also - n, gd_dtype_nbytes(dtype[to]), element_nbytes);
             }
-            continue;
-        }
-        if (i + 1 < lines && !g.gone[i + 1] && make_pair(t, first, i, lines, n, dtype[last], m)) {
-            cost += 2 * cost_of(GD_OP_ADD, gd_dtype_nbytes(dtype[last]));
-            dtype[to] = dtype[last];
-            note_register(p, to - n, gd_dtype_nbytes(dtype[to]), element_nbytes);
-            dtype[m->to] = dtype[to];
-            note_register(p, m->to - n, gd_dtype_nbytes(dtype[to]), element_nbytes);
-            m++;
-            i++;
-            line += GDI_FUSED_LINE;
             continue;
         }
         m->to = (uint8_t)to;

@@ -121,11 +121,12 @@ typedef struct gdi_plan_operand {
     int64_t run;
 } gdi_plan_operand;
 
-/* One operation on a block; values are numbered as in the lines of a fused group. fn is NULL for a sum: `to` is its number
- * among the sums. */
+/* One operation on a block; values are numbered as in the lines of a fused group. Without fn it is
+ * two functions of one value, to `to` and `also`, or, without those, a sum: `to` is its number among the sums. */
 typedef struct gdi_micro {
     gdi_map_fn fn;
-    uint8_t to, from[GDI_LOOP_VALUES];
+    gdi_two_fn two;
+    uint8_t to, also, from[GDI_LOOP_VALUES];
 } gdi_micro;
 
 /* A sum along the last axis of the plan, to operand `to`. */
@@ -234,6 +235,10 @@ typedef struct gdi_group {
 } gdi_group;
 /* loops.c: line `root` and lines before it as one loop: its number, with m's values; -1: they are not. */
 int gdi_find_loop(gdi_group *g, int root, gdi_micro *m);
+/* Line `root` and the one that makes an operand for it alone as one loop: 1, with *m; 0: there is none. */
+int gdi_find_pair(gdi_group *g, const gdi_table *t, int root, gdi_micro *m);
+/* Line i and the next, two functions of one value, as one loop: 1, with *m; 0: there is none. */
+int gdi_find_two(gdi_group *g, const gdi_table *t, int i, gdi_micro *m);
 /* scalars.c: is it an operation on single floats? Then *out and the scalar it points to; gdi_scalars_finish makes runs */
 int64_t gdi_scalar_count(const gd_program_spec *s);
 int gdi_scalar_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out);

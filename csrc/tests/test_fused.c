@@ -608,6 +608,59 @@ static void test_loops(void)
     }
 }
 
+/* A group of one output o0, inputs 1 to 3, registers from 4 on. */
+static gdi_group small_group(const int64_t (*line)[GDI_FUSED_LINE], int lines)
+{
+    gdi_group g = {.line = line[0], .lines = lines, .n = 4, .n_out = 1};
+    for (int k = 0; k < g.n; k++)
+        g.place[k] = (gdi_place){64 * k, 4};
+    return g;
+}
+
+static void test_pairs(void)
+{
+    const gdi_table *t = gdi_active();
+    gdi_micro m;
+    int64_t line[][GDI_FUSED_LINE] = {{GD_OP_MULTIPLY, GD_FLOAT32, 4, 1, 2, -1}, {GD_OP_NEGATIVE, GD_FLOAT32, 5, 3, -1, -1},
+                                      {GD_OP_ADD, GD_FLOAT32, 0, 5, 4, -1}, {GD_OP_SUBTRACT, GD_FLOAT32, 0, 0, 5, -1}};
+    gdi_group g = small_group((const int64_t (*)[GDI_FUSED_LINE])line, 3);
+    CHECK(gdi_find_pair(&g, t, 1, &m) == 0 && gdi_find_pair(&g, t, 0, &m) == 0);
+    CHECK(gdi_find_pair(&g, t, 2, &m) == 1 && g.gone[0] && !g.gone[1] && g.gone[2]);
+    CHECK(m.fn == gdi_pair_lookup(t, GD_OP_MULTIPLY, GD_OP_ADD, 1, GD_FLOAT32) && m.to == 0 && m.from[0] == 1 && m.from[1] == 2 && m.from[2] == 5);
+    line[1][2] = 0, g = small_group((const int64_t (*)[GDI_FUSED_LINE])line, 3), line[2][3] = 3;
+    CHECK(gdi_find_pair(&g, t, 2, &m) == 1);
+    g = small_group((const int64_t (*)[GDI_FUSED_LINE])line, 3), g.place[0] = g.place[2];      /* line 1 is written over input 2 */
+    CHECK(gdi_find_pair(&g, t, 2, &m) == 0);
+    line[1][2] = 5, line[2][3] = 5, line[3][4] = 4, g = small_group((const int64_t (*)[GDI_FUSED_LINE])line, 4);     /* another reads it */
+    CHECK(gdi_find_pair(&g, t, 2, &m) == 0);
+    line[3][4] = 5, line[0][1] = GD_FLOAT64, g = small_group((const int64_t (*)[GDI_FUSED_LINE])line, 4);
+    CHECK(gdi_find_pair(&g, t, 2, &m) == 0);
+}
+
+static void test_twos(void)
+{
+    static const int ops[GDI_TWOS][2] = {[GDI_TWO_SIGMOID] = {GD_OP_SIGMOID, GD_OP_SIGMOID_GRAD}, [GDI_TWO_TANH] = {GD_OP_TANH, GD_OP_TANH_GRAD},
+                                         [GDI_TWO_SIN] = {GD_OP_SIN, GD_OP_COS}};
+    const gdi_table *t = gdi_active();
+    gdi_micro m;
+    for (int k = 0; k < GDI_TWOS; k++)
+        for (int turned = 0; turned < 2; turned++) {
+            int64_t line[][GDI_FUSED_LINE] = {{ops[k][turned], GD_FLOAT32, 4, 1, -1, -1}, {ops[k][!turned], GD_FLOAT32, 5, 1, -1, -1},
+                                              {GD_OP_ADD, GD_FLOAT32, 0, 5, 4, -1}};
+            const int64_t (*lines)[GDI_FUSED_LINE] = (const int64_t (*)[GDI_FUSED_LINE])line;
+            gdi_group g = small_group(lines, 3);
+            CHECK(gdi_find_two(&g, t, 1, &m) == 0 && gdi_find_two(&g, t, 2, &m) == 0);
+            CHECK(gdi_find_two(&g, t, 0, &m) == 1 && g.gone[0] && g.gone[1] && m.two == t->two[0][k]);
+            CHECK(m.to == 4 + turned && m.also == 5 - turned && m.from[0] == 1 && !m.fn);
+            line[0][3] = line[1][3] = 4, g = small_group(lines, 3);        /* the first is written over what the second reads */
+            CHECK(gdi_find_two(&g, t, 0, &m) == 0);
+            line[0][3] = 1, line[1][3] = 2, g = small_group(lines, 3);
+            CHECK(gdi_find_two(&g, t, 0, &m) == 0);
+            line[1][3] = 1, line[1][1] = GD_FLOAT64, g = small_group(lines, 3);
+            CHECK(gdi_find_two(&g, t, 0, &m) == 0);
+        }
+}
+
 int main(int argc, char **argv)
 {
     const int rounds = getenv("GRAPHDIFF_LONG") ? 40000 : 3000;
@@ -616,6 +669,8 @@ int main(int argc, char **argv)
         return 2;
     test_rules();
     test_loops();
+    test_pairs();
+    test_twos();
     for (int i = 0; i < rounds / 10; i++)
         CHECK(one_step());
     for (int i = 0; i < rounds; i++) {

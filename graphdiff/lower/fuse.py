@@ -17,7 +17,9 @@ from .view import View, contiguous_strides, count, usage
 
 # The C core (program.h) allows 32 operands, 32 registers and 256 operations. Values still to be used are counted as
 # outputs, which bounds registers too, but for operands that die in a line and cannot be written over: at most three.
-OPERANDS, LINES = 29, 256
+OPERANDS, LINES, REGISTERS = 29, 256, 32
+# Of one value, these two cost little more than one of them (loops.c).
+TWO = {"sigmoid": "sigmoid_grad", "tanh": "tanh_grad", "sin": "cos", "sigmoid_grad": "sigmoid", "tanh_grad": "tanh", "cos": "sin"}
 # Reading one value: their results are small, and they may run right after the group.
 REDUCTIONS = frozenset(("sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "logsumexp"))
 # What waits behind a group is small compared with it, and no group waits for ever: its operands stay alive meanwhile.
@@ -99,6 +101,30 @@ def _is_run(v: View, axes: int) -> bool:
                 return False
             step = s * n
     return True
+
+
+def _side_by_side(members: Sequence[Any]) -> Sequence[Any]:
+    """Functions of one value that one loop does (TWO) follow each other: the later one moves up."""
+    waiting: dict[Any, int] = {}
+    partner: dict[int, int] = {}
+    for i, (op, _, ins, _, _) in enumerate(members):
+        other = TWO.get(op)
+        if other is not None:
+            first = waiting.pop((other, _layout(ins[0])), None)
+            if first is None:
+                waiting[op, _layout(ins[0])] = i
+            else:
+                partner[first] = i
+    if not partner:
+        return members
+    moved = set(partner.values())
+    order = []
+    for i, m in enumerate(members):
+        if i not in moved:
+            order.append(m)
+            if i in partner:
+                order.append(members[partner[i]])
+    return order
 
 
 class _Fuser:
@@ -328,28 +354,33 @@ class _Fuser:
         if len(g.members) == 1:
             self.result.append(g.members[0])
             return
-        self.groups[len(self.result)] = tuple([(m[0], m[4]) for m in g.members])
-        self.result.append(self._fused(g))
+        order = _side_by_side(g.members)
+        fused, registers = self._fused(g, order)
+        if registers > REGISTERS:
+            order = g.members
+            fused, _ = self._fused(g, order)
+        self.groups[len(self.result)] = tuple([(m[0], m[4]) for m in order])
+        self.result.append(fused)
 
-    def _fused(self, g: _Group) -> Any:
-        """The instruction. Its attrs are lines (op, dtype of the result, number of the result, numbers of the operands):
+    def _fused(self, g: _Group, members: Sequence[Any]) -> tuple[Any, int]:
+        """The instruction that does the members in this order, and how many registers it needs. Its attrs are lines (op, dtype of the result, number of the result, numbers of the operands):
         outputs count first, then inputs, then registers. The output of a sum lacks the axes that it adds up."""
         shape = (g.n,) if g.shape is None else g.shape
-        outs = [m[1][0] for m in g.members if g.pending.get(m[1][0].buffer, 1) or m[1][0].buffer in self.fixed]
+        outs = [m[1][0] for m in members if g.pending.get(m[1][0].buffer, 1) or m[1][0].buffer in self.fixed]
         axes = _tail(shape, g.row) if g.row else 0
-        sums = {m[1][0].buffer for m in g.members if m[0] == "sum"}
+        sums = {m[1][0].buffer for m in members if m[0] == "sum"}
         number: dict[Any, int] = {v.buffer: i for i, v in enumerate(outs)}
         first = len(outs) + len(g.inputs)
         for i, key in enumerate(g.inputs):
             number[key] = len(outs) + i
         last: dict[int, int] = {}
-        for i, (_, _, ins, _, _) in enumerate(g.members):
+        for i, (_, _, ins, _, _) in enumerate(members):
             for v in ins:
                 last[v.buffer] = i
         spare: list[int] = []
         used = first
         lines = []
-        for i, (op, (out,), ins, _, _) in enumerate(g.members):
+        for i, (op, (out,), ins, _, _) in enumerate(members):
             size = out.dtype.itemsize
             operands = [number[v.buffer if v.buffer in g.values else _layout(v)] for v in ins]
             dying = {v.buffer: v for v in ins if v.buffer in g.values and last[v.buffer] == i and number[v.buffer] >= first}
@@ -368,7 +399,7 @@ class _Fuser:
         inputs = tuple([_shaped(v, shape) for v in g.inputs.values()])
         kept = shape[:len(shape) - axes]
         views = tuple([v.with_layout(kept, contiguous_strides(kept)) if v.buffer in sums else _shaped(v, shape) for v in outs])
-        return "fused", views, inputs, tuple(lines), g.members[-1][4]
+        return ("fused", views, inputs, tuple(lines), g.members[-1][4]), used - first
 
 
 def fuse(instrs: Sequence[Any], commit: int, buffers: Sequence[int], fixed: Mapping[int, int],

@@ -133,6 +133,10 @@ def sigmoid_grad(x: Any) -> Any:
     return e / ((1 + e) * (1 + e))
 
 
+def tanh_grad(x: Any) -> Any:
+    return 4 * sigmoid_grad(2 * np.asarray(x))
+
+
 def gelu_tanh(x: Any) -> Any:
     x = np.asarray(x)
     c = x.dtype.type(math.sqrt(2 / math.pi))

@@ -61,7 +61,9 @@ cos: Unary = unary("cos", "cosine, x in radians", np.cos, lambda x, y: -sin(x), 
 tan = unary("tan", "tangent, x in radians", np.tan, lambda x, y: 1.0 / square(cos(x)), domain=((-1.2, 1.2),), latex=r"\tan {0}")
 sinh = unary("sinh", "(e^x - e^-x) / 2", np.sinh, lambda x, y: cosh(x))
 cosh: Unary = unary("cosh", "(e^x + e^-x) / 2", np.cosh, lambda x, y: sinh(x))
-tanh = unary("tanh", "sinh x / cosh x", np.tanh, lambda x, y: 4.0 * sigmoid_grad(2.0 * x), latex=r"\tanh {0}")
+tanh = unary("tanh", "sinh x / cosh x", np.tanh, lambda x, y: tanh_grad(x), latex=r"\tanh {0}")
+tanh_grad: Unary = unary("tanh_grad", "1 - tanh(x)^2, the derivative of tanh", special.tanh_grad, lambda x, y: -2.0 * (y * tanh(x)), ulp=4,
+                  symbol="tanh'", analytic=lambda x: 1 / np.square(np.cosh(x)))
 arcsin = unary("arcsin", "angle in [-pi/2, pi/2] with sine x", np.arcsin, lambda x, y: 1.0 / sqrt((1.0 - x) * (1.0 + x)),
                domain=((-0.9, 0.9),))
 arccos = unary("arccos", "angle in [0, pi] with cosine x", np.arccos, lambda x, y: -1.0 / sqrt((1.0 - x) * (1.0 + x)),

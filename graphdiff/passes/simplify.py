@@ -120,6 +120,18 @@ def _negative(node: Node) -> Node | None:
     return x.inputs[0] if x.op.name == "negative" else None
 
 
+def _add(node: Node) -> Node | None:
+    """x + (-y) = (-y) + x = x - y, bit for bit: one operation less."""
+    x, y = node.inputs
+    if x.op.name == "negative":
+        x, y = y, x
+    if y.op.name != "negative":
+        return None
+    from ..graph.opdef import lookup
+    return new_node(lookup("subtract"), (x, y.inputs[0]), (), node.shape, node.dtype, node._site, node.origin, node.name, node.scope,
+                    node.serial)
+
+
 def _subtract(node: Node) -> Node | None:
     """x - 0.0 = x, also for x = -0.0 (x + 0.0 is not)."""
     x, y = node.inputs
@@ -170,7 +182,7 @@ def _sum(node: Node) -> Node | None:
 
 _WIDE = {BOOL: "count_nonzero", UINT8: "wide_sum", INT32: "wide_sum"}
 RULES: dict[str, Callable[[Node], Node | None]] = {
-    "zmul": _zmul, "multiply": _multiply, "divide": _divide, "negative": _negative, "subtract": _subtract,
+    "add": _add, "zmul": _zmul, "multiply": _multiply, "divide": _divide, "negative": _negative, "subtract": _subtract,
     "broadcast_to": _same_shape, "reshape": _reshape, "transpose": _transpose,
     "sum": _sum,
 }
