@@ -435,3 +435,42 @@ def test_lines_alone_and_side_by_side_are_sorted_stably(n, dtype):
         want = n - 1 - np.argsort(x[:, ::-1], axis=1, kind="stable")[:, ::-1]
         np.testing.assert_array_equal(back, want)
         assert down.tobytes() == np.take_along_axis(x, want, axis=1).tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape, axis", [((5, 10), 1), ((64, 10), 1), ((9, 1000), 1), ((70, 40), 0), ((33, 300), 0), ((3, 5000), 1), ((5000, 6), 0),
+                                         ((2, 300_000), 1), ((6, 7, 9), 1), ((1, 1), 1), ((3, 4096), 1)])
+def test_log_softmax_and_softmax_of_one_operand_share_an_instruction(shape, axis, dtype):
+    """As in the gradient of cross entropy; the bits are those of each alone."""
+    x = 3 * rand(*shape, dtype=dtype)
+    if x.size > 40:
+        lines = np.moveaxis(x, axis, -1)
+        lines[(0,) * (x.ndim - 1)][::3] = -np.inf
+        lines[(-1,) * (x.ndim - 1)][:] = -np.inf
+    (p,) = nodes(x)
+    for view in (lambda x: x, lambda x: x[::-1, ...], lambda x: x[..., ::2]):
+        part = view(p)
+        both = [gd.log_softmax(part, axis=axis) * 1.0, gd.softmax(part, axis=axis) * 1.0]
+        for values in (x, np.where(x > 1, np.nan, x), np.where(x > 2, np.inf, x)):
+            got = same_bits_by_threads(both, {p: values})
+            for node, value in zip((gd.log_softmax(part, axis=axis), gd.softmax(part, axis=axis)), got, strict=True):
+                np.testing.assert_array_equal(value, gd.function([p], node)(values))
+        listing = str(gd.function([p], both, passes=()).program)
+        assert listing.count("softmax") == 1, listing
+    alone = str(gd.function([p], [gd.log_softmax(p, axis=axis), gd.softmax(p, axis=axis)]).program)
+    assert alone.count(" softmax") == alone.count("log_softmax") == 1
+
+
+def test_cross_entropy_with_its_gradient_makes_exponentials_once():
+    x, labels = 2 * rand(17, 130, dtype="float32"), np.arange(17) % 130
+    (p,) = nodes(x)
+    loss = gd.losses.cross_entropy(p, gd.constant(labels))
+    f = gd.function([p], [loss, gd.grad(loss, p)])
+    value, slope = f(x)
+    e = np.exp(x.astype("float64") - x.max(axis=1, keepdims=True))
+    q = e / e.sum(axis=1, keepdims=True)
+    want = q.copy()
+    want[np.arange(17), labels] -= 1
+    np.testing.assert_allclose(value, -np.log(q[np.arange(17), labels]).mean(), rtol=1e-6)
+    np.testing.assert_allclose(slope, want / 17, atol=1e-8)
+    assert " softmax" not in str(f.program)

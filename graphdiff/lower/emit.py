@@ -33,6 +33,8 @@ class Lowering:
         self.views: dict[int, View] = {}
         self.keep: list[Any] = []
         self.node: Node | None = None
+        self.results: set[int] = set()           # nodes that are outputs of the program
+        self.made: dict[Any, int] = {}           # numbers of instructions that another op may widen, by what they make
 
     def raw(self, node: Node) -> View:
         """The view of an operand as it is stored."""
@@ -152,6 +154,7 @@ def lower(order: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]
     are grouped. times: gets the seconds that took.
     """
     ctx = Lowering()
+    ctx.results = {id(o) for o in outputs}
     bases: list[tuple[str, str, int, bool]] = []
 
     def outside(kind: str, name: str, node: Node, writable: bool) -> View:

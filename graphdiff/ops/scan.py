@@ -42,6 +42,26 @@ def _lower(kernel: str, attrs: Any = None) -> Any:
     return rule
 
 
+def _lower_log_softmax(ctx: Any, node: Node) -> Any:
+    if id(node) not in ctx.results and node.dtype is not FLOAT16 and node.size > 0:
+        ctx.made["log_softmax", id(node.inputs[0]), node._attrs] = len(ctx.instrs)
+    return _lower("log_softmax")(ctx, node)
+
+
+def _lower_softmax(ctx: Any, node: Node) -> Any:
+    """Beside the log_softmax of the same operand, as in its gradient: the buffer of that gets a second half, which the kernel fills from
+    the same exponentials. What is a result of the program would have to be copied out of there, and stays alone."""
+    number = ctx.made.get(("log_softmax", id(node.inputs[0]), node._attrs))
+    if number is None or id(node) in ctx.results:
+        return _lower("softmax")(ctx, node)
+    op, (out,), ins, attrs, maker = ctx.instrs[number]
+    half = (node.size + 15) // 16 * 16                # both begin a cache line
+    ctx.buffers[out.buffer] += half * out.dtype.itemsize
+    ctx.instrs[number] = op, (out.with_layout((2, *out.shape), (half, *out.strides)),), ins, attrs, maker
+    first = out.transpose(_last(node.ndim, node._attrs[0]))
+    return first.with_layout(first.shape, first.strides, half)
+
+
 def _flag(position: int) -> Any:
     return lambda node: [int(node._attrs[position])]
 
@@ -92,9 +112,9 @@ def _log_softmax_vjp(g: Node, node: Node, needs: Any) -> Any:
 
 
 SOFTMAX = register(OpDef("softmax", "e^x / sum(e^x) along an axis", _same, _softmax_reference, attr_names=("axis",), arity=1,
-                         vjp=_softmax_vjp, lower=_lower("softmax"), cost=lambda n: 5 * n.size, family="reduction"))
+                         vjp=_softmax_vjp, lower=_lower_softmax, cost=lambda n: 5 * n.size, family="reduction"))
 LOG_SOFTMAX = register(OpDef("log_softmax", "x - log(sum(e^x)) along an axis", _same, _log_softmax_reference, attr_names=("axis",),
-                             arity=1, vjp=_log_softmax_vjp, lower=_lower("log_softmax"), cost=lambda n: 5 * n.size, family="reduction"))
+                             arity=1, vjp=_log_softmax_vjp, lower=_lower_log_softmax, cost=lambda n: 5 * n.size, family="reduction"))
 
 
 @public
