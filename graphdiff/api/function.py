@@ -343,11 +343,11 @@ class Bound:
 
     def __init__(self, function: Function, loaded: Loaded, arrays: list[Any], out: Any) -> None:
         from ..runtime import native
-        from ..runtime.execute import SLICE_NS
+        from ..runtime.execute import SLICE_NS, new_array
         self.function = function
         self.arguments = tuple(arrays)
         w = self._workspace = Workspace(loaded)
-        results = [np.empty(s, d) for s, d in loaded.out_specs] if out is None else _flatten_like(
+        results = [new_array(s, d) for s, d in loaded.out_specs] if out is None else _flatten_like(
             function.keys, out, len(function.outputs))
         if out is not None:
             for i, (t, (shape, dtype)) in enumerate(zip(results, loaded.out_specs, strict=True)):
