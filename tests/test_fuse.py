@@ -270,6 +270,16 @@ def test_updates_of_variables_see_the_old_values():
     np.testing.assert_allclose(v.value, b, rtol=1e-12)
 
 
+@pytest.mark.parametrize("n", [900_000, 800_003])
+def test_lines_of_the_next_block_are_asked_for(n):
+    """Groups of functions over more than the last cache holds, whose last block is short."""
+    inputs, y = chain(n)
+    f = same_bits(inputs, [y, *gd.grad(y, inputs, cotangent=gd.ones_like(y))], draw_arrays(inputs))
+    assert names(f) == ["fused"]
+    x = gd.input("x", (n, 2, 3), "float32")
+    same_bits([x], [gd.sin(x[:, ::-1]) * gd.cos(x), gd.tanh(x[::-1])], draw_arrays([x]))
+
+
 def test_bits_do_not_depend_on_threads():
     inputs, outputs = layer(500, 1000)
     arrays = draw_arrays(inputs)

@@ -188,6 +188,22 @@ def test_operands_of_every_stride(view, dtype):
             both(lambda m, x: x + f(x), x)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+def test_even_and_odd_columns(dtype):
+    """Both halves of an array by one loop, of every length, up to the array's last element."""
+    x = numbers(3 * 330, dtype, 4)
+    if dtype.startswith("float"):
+        x[5::31], x[7::37], x[11::41], x[13::43] = np.inf, np.nan, 1e-40, -0.0
+    for columns in range(256, 330):
+        y = x[-3 * columns:].reshape(3, columns)
+        n = columns // 2 * 2
+        both(lambda m, y, n=n: y[:, :n:2] + y[:, 1::2], y)
+        if columns % 9 == 0:
+            both(lambda m, y, n=n: y[:, 1::2] - y[:, :n:2], y)
+            both(lambda m, y, n=n: m.maximum(y[:, :n:2], y[:, 1::2]), y)
+            both(lambda m, y, n=n: y[:, :n:2] * y[::-1, 1::2], y)
+
+
 def test_signs_of_float16_are_bits():
     x = np.arange(65536, dtype=np.uint16).view(np.float16)
     for op in ("abs", "negative", "square"):

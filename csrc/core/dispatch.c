@@ -116,6 +116,7 @@ static int is_map(int op) { return op >= 0 && op < GD_MAP_COUNT; }
 
 int gdi_map_arity(int op) { return map_facts[op].arity; }
 int gdi_map_is_test(int op) { return map_facts[op].test; }
+int gdi_map_is_function(int op) { return map_loops[op].quarter_ns > 1 && !map_loops[op].exact; }
 int gdi_map_cost(int op) { return map_loops[op].quarter_ns; }
 
 /* From memory, AVX2's loads of half a cache line come in up to a quarter faster than AVX-512's of a whole one (Zen 4: add,

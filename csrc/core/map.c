@@ -268,6 +268,32 @@ static const void *load(const gdi_plan *p, const gdi_plan_operand *o, feed *f, c
     return f->wide;
 }
 
+/* The lines of the next block, asked for a few at a time while the operations of this one run: the hardware, which sees many
+ * streams of half a page, follows none of them far enough. */
+typedef struct ahead {
+    const char *at[GDI_FUSED_OPERANDS];
+    int64_t n, k, offset, nbytes;        /* operands; the one whose turn it is, and how far; bytes of each */
+} ahead;
+
+static void ahead_of(const gdi_plan *p, const feed *f, const block *b, ahead *a)
+{
+    a->n = a->k = a->offset = 0;
+    for (int k = 0; k < p->n_out + p->n_in; k++)
+        if (p->operand[k].feed == GDI_DIRECT)
+            a->at[a->n++] = address(p, p->operand + k, f + k, b) + b->count * p->operand[k].size;
+    a->nbytes = b->count * p->operand[0].size;
+}
+
+static void ask_for(ahead *a, int64_t lines)
+{
+    for (; lines > 0 && a->k < a->n; lines--) {
+        __builtin_prefetch(a->at[a->k] + a->offset);
+        a->offset += GDI_ALIGN;
+        if (a->offset >= a->nbytes)
+            a->offset = 0, a->k++;
+    }
+}
+
 /* What the operations of a row read and write, by number: operands, then registers. */
 typedef struct values {
     void *at[GDI_FUSED_OPERANDS + GDI_FUSED_REGISTERS];
@@ -288,9 +314,15 @@ static void run_row(const gdi_plan *p, feed *f, const block *b, int64_t row, val
         narrow[k] = o->feed == GDI_DIRECT && !o->stream ? to[k] : f[k].raw;
         v->at[k] = o->cast ? f[k].wide : narrow[k];
     }
+    ahead next;
+    next.k = next.n = 0;
+    if (p->ahead_lines > 0)
+        ahead_of(p, f, b, &next);
     if (p->stepped)
         p->stepped(b->count, (const void *const *)v->at + 1, p->step, v->at[0]);
     for (const gdi_micro *m = p->micro, *end = m + (p->stepped ? 0 : p->n_micro); m < end; m++) {
+        if (p->ahead_lines > 0)
+            ask_for(&next, p->ahead_lines);
         const void *const in[GDI_LOOP_VALUES] = {v->at[m->from[0]], v->at[m->from[1]], v->at[m->from[2]], v->at[m->from[3]], v->at[m->from[4]]};
         if (m->fn)
             m->fn(b->count, in, v->at[m->to]);

@@ -144,6 +144,7 @@ typedef struct gdi_plan {
     int64_t buffers_nbytes;  /* of private memory before the registers */
     int64_t register_nbytes; /* from one register to the next */
     int64_t unit;            /* elements that buffers and registers hold */
+    int64_t ahead_lines;     /* cache lines of the next block to ask for before each operation; 0: none */
     gdi_micro *micro;
     gdi_sink *sink;
     gdi_stepped_fn stepped;  /* does the only operation on operands that lie `step` elements apart; else NULL */
@@ -206,6 +207,7 @@ struct gd_workspace {
 /* dispatch.c */
 int gdi_map_arity(int op);
 int gdi_map_is_test(int op);
+int gdi_map_is_function(int op);                 /* float-only, and dear */
 int gdi_map_cost(int op);                        /* rough quarter ns per 4-byte element */
 gdi_map_fn gdi_map_lookup(const gdi_table *t, int op, int dtype);
 /* The table whose loop, of the same bits, suits operands in memory of which `arrays` are more than one element. */

@@ -363,8 +363,9 @@ class _Fuser:
         self.result.append(fused)
 
     def _fused(self, g: _Group, members: Sequence[Any]) -> tuple[Any, int]:
-        """The instruction that does the members in this order, and how many registers it needs. Its attrs are lines (op, dtype of the result, number of the result, numbers of the operands):
-        outputs count first, then inputs, then registers. The output of a sum lacks the axes that it adds up."""
+        """The instruction that does the members in this order, and how many registers it needs. Its attrs are lines (op, dtype of
+        the result, number of the result, numbers of the operands): outputs count first, then inputs, then registers. The output
+        of a sum lacks the axes that it adds up."""
         shape = (g.n,) if g.shape is None else g.shape
         outs = [m[1][0] for m in members if g.pending.get(m[1][0].buffer, 1) or m[1][0].buffer in self.fixed]
         axes = _tail(shape, g.row) if g.row else 0
