@@ -314,8 +314,7 @@ static void run_row(const gdi_plan *p, feed *f, const block *b, int64_t row, val
         narrow[k] = o->feed == GDI_DIRECT && !o->stream ? to[k] : f[k].raw;
         v->at[k] = o->cast ? f[k].wide : narrow[k];
     }
-    ahead next;
-    next.k = next.n = 0;
+    ahead next = {.k = 0};
     if (p->ahead_lines > 0)
         ahead_of(p, f, b, &next);
     if (p->stepped)
