@@ -59,7 +59,7 @@ def reductions() -> Iterator[Row]:
 
 def scans_and_sorts() -> Iterator[Row]:
     for dtype in DTYPES[1:]:
-        for shape in ((1_000_000,), (1000, 1000), (100, 100)):
+        for shape in ((1_000_000,), (1000, 1000), (100, 100), (3, 1000, 300), (10, 300, 100)):
             for axis in range(len(shape)):
                 if dtype not in ("uint8", "float16"):
                     yield both(f"cumsum axis={axis} {shape}", [shape], dtype, lambda m, x, axis=axis: m.cumsum(x, axis=axis),

@@ -25,10 +25,9 @@ def _same(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
 
 
 def _last(ndim: int, axis: int) -> list[int]:
-    """The axis order that puts `axis` last; exchanging two axes is its own inverse."""
-    order = list(range(ndim))
-    order[axis], order[-1] = order[-1], order[axis]
-    return order
+    """The axis order that puts `axis` last. The others stay in order: kernels take lines that lie side by side together."""
+    axis %= ndim
+    return [*range(axis), *range(axis + 1, ndim), axis]
 
 
 def _lower(kernel: str, attrs: Any = None) -> Any:
