@@ -12,21 +12,30 @@ typedef struct gdi_lines {
     int64_t stride[LINES_MAX][GDI_MAX_NDIM];
 } gdi_lines;
 
-/* Axes first .. last-1 of n operands, which have one shape there. */
-static gdi_lines lines_of(const gdi_operand *const *o, int n, int first, int last)
+/* Axes first .. last-1 of n operands, which have one shape there. What is not used stays unwritten: to clear and copy whole
+ * structures takes longer than a small reduction. */
+static void lines_set(gdi_lines *l, const gdi_operand *const *o, int n, int first, int last)
 {
-    gdi_lines l = {.n = n, .count = 1};
+    l->ndim = 0;
+    l->n = n;
+    l->count = 1;
     for (int d = first; d < last; d++) {
         int64_t size = o[0]->shape[d];
-        l.count *= size;
+        l->count *= size;
         if (size == 1) continue;
-        int merge = l.ndim > 0;
+        int merge = l->ndim > 0;
         for (int k = 0; k < n && merge; k++)
-            merge = l.stride[k][l.ndim - 1] == o[k]->stride[d] * size;
-        int at = merge ? l.ndim - 1 : l.ndim++;
-        l.shape[at] = merge ? l.shape[at] * size : size;
-        for (int k = 0; k < n; k++) l.stride[k][at] = o[k]->stride[d];
+            merge = l->stride[k][l->ndim - 1] == o[k]->stride[d] * size;
+        int at = merge ? l->ndim - 1 : l->ndim++;
+        l->shape[at] = merge ? l->shape[at] * size : size;
+        for (int k = 0; k < n; k++) l->stride[k][at] = o[k]->stride[d];
     }
+}
+
+static gdi_lines lines_of(const gdi_operand *const *o, int n, int first, int last)
+{
+    gdi_lines l;
+    lines_set(&l, o, n, first, last);
     return l;
 }
 

@@ -61,7 +61,9 @@ static reduce_plan reduce_plan_of(const gdi_call *c, int free)
 {
     const gdi_operand *pair[2] = {&c->in[0], &c->out[0]}, *one[1] = {&c->in[0]};
     int k = c->out[0].ndim;
-    reduce_plan p = {.kept = lines_of(pair, 2, 0, k), .reduced = lines_of(one, 1, k, c->in[0].ndim)};
+    reduce_plan p;
+    lines_set(&p.kept, pair, 2, 0, k);
+    lines_set(&p.reduced, one, 1, k, c->in[0].ndim);
     reduce_sort(&p.kept);
     if (free) reduce_sort(&p.reduced);
     p.total = p.reduced.count;
