@@ -120,14 +120,15 @@ int gdi_map_is_function(int op) { return map_loops[op].quarter_ns > 1 && !map_lo
 int gdi_map_cost(int op) { return map_loops[op].quarter_ns; }
 
 /* From memory, AVX2's loads of half a cache line come in up to a quarter faster than AVX-512's of a whole one (Zen 4: add,
- * equal and square of 8 to 24 MB of float64 and int64). Tests of one array wait for their packing instead. */
-const gdi_table *gdi_map_far(const gdi_table *t, int op, int arrays)
+ * equal and square of 8 to 24 MB of float64 and int64). Tests wait for their packing instead, unless the loop is `plain`: of two
+ * arrays, or of bytes. */
+const gdi_table *gdi_map_far(const gdi_table *t, int op, int plain)
 {
 #if defined(__x86_64__) && !defined(GD_SCALAR_ONLY)
-    if (t == &gdi_table_avx512 && map_loops[op].exact && (arrays > 1 || !map_facts[op].test))
+    if (t == &gdi_table_avx512 && map_loops[op].exact && (plain || !map_facts[op].test))
         return &gdi_table_avx2;
 #endif
-    (void)op, (void)arrays;
+    (void)op, (void)plain;
     return t;
 }
 

@@ -353,6 +353,30 @@ static void run_tile(const gdi_plan *p, feed *f, block *b, values *v)
     *at = first;
 }
 
+/* Rows [lo, hi) of a plan that is direct: from one to the next along the axis before the last only addresses change. */
+static void run_direct(const gdi_plan *p, const feed *f, int64_t lo, int64_t hi)
+{
+    const int n = p->n_out + p->n_in, d = p->ndim - 2;
+    const gdi_micro *m = p->micro;
+    char *at[GDI_MAP_OPERANDS];
+    block b;
+    for (int64_t i = lo, rows; i < hi; i += rows) {
+        locate(p, i, &b);
+        rows = d >= 0 ? least(hi - i, p->shape[d] - b.at[d]) : 1;
+        for (int k = 0; k < n; k++)
+            at[k] = address(p, p->operand + k, f + k, &b);
+        for (int64_t row = 0; row < rows; row++) {
+            const void *const in[GDI_LOOP_VALUES] = {at[m->from[0]], at[m->from[1]], at[m->from[2]], at[m->from[3]], at[m->from[4]]};
+            if (p->stepped)
+                p->stepped(p->inner, in, p->step, at[0]);
+            else
+                m->fn(p->inner, in, at[0]);
+            for (int k = 0; k < n && d >= 0; k++)
+                at[k] += p->operand[k].stride[d];
+        }
+    }
+}
+
 /* ---- sums ---- */
 /* An item: up to GDI_FOLD_BLOCK elements of a row, block by block. Its sums are the row's, or parts in scratch. */
 static void run_sums(const gdi_plan *p, feed *f, block *b, values *v, int64_t item, char *scratch)
@@ -428,6 +452,10 @@ void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, c
         v.at[n + k] = local + p->buffers_nbytes + k * p->register_nbytes;
     if (p->whole) {
         run_whole(p, f, lo, hi, scratch);
+        return;
+    }
+    if (p->direct) {
+        run_direct(p, f, lo, hi);
         return;
     }
     for (int64_t i = lo; i < hi; i++) {

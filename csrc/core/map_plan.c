@@ -10,7 +10,7 @@ enum { LONG_ROW = 128 };
 /* Blocks without buffers may be longer: 32 KiB of float32. */
 enum { DIRECT_BLOCK = 8192, SINGLE_BLOCK = 32768 };
 /* From so many bytes of operands on, they come from beyond the second cache. */
-enum { FAR_NBYTES = 2 << 20 };
+enum { FAR_NBYTES = 3 << 19 };
 /* From so many bytes of operands on, results do not stay in a cache for whoever reads them next. */
 enum { STREAM_NBYTES = 32 << 20 };
 /* Groups of so many bytes of arrays wait for memory at the start of every block. Where functions take longer than memory does, of
@@ -305,6 +305,8 @@ static void choose_blocks(gdi_plan *p, const layout *l, const gdi_single *single
     p->block = tiled ? GDI_TILE_COLUMNS : any_buffer(p) || p->n_micro > 1 ? p->unit : DIRECT_BLOCK;
     p->pieces = parts(p->inner, p->block);
     p->items = p->n / p->inner / rows * parts(rows, p->height) * p->pieces;
+    p->direct = p->n_out == 1 && p->n_in < GDI_MAP_OPERANDS && p->n_micro == 1 && p->micro->fn && p->micro->to == 0
+                && p->pieces == 1 && !tiled && !any_buffer(p);
 }
 
 /* Every row is cut into items of GDI_FOLD_BLOCK elements, and those into blocks. */
@@ -471,14 +473,14 @@ int gdi_map_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t,
     merge_axes(&l);
     const int dtype = view[in->n_in]->dtype;
     const int64_t cost = cost_of(in->op, l.size[in->n_in]);
-    const int far = total_nbytes(&l, n) >= FAR_NBYTES;
-    gdi_map_fn fn = gdi_map_lookup(far ? gdi_map_far(t, in->op, in->n_in) : t, in->op, dtype);
+    const int far = total_nbytes(&l, n) >= FAR_NBYTES, bytes = l.size[in->n_in] == 1;
+    gdi_map_fn fn = gdi_map_lookup(far ? gdi_map_far(t, in->op, in->n_in > 1 || bytes) : t, in->op, dtype);
     if (dtype == GD_FLOAT16 && t->half[in->op]) {
         l.half = 1;
         fn = t->half[in->op];
     }
     if (!fits_flat(&l, view, n))
-        return make_plan(p, &l, view, n, cost, &(loops){fn, (far ? gdi_map_far(t, in->op, 1) : t)->single[in->op][dtype],
+        return make_plan(p, &l, view, n, cost, &(loops){fn, (far ? gdi_map_far(t, in->op, bytes) : t)->single[in->op][dtype],
                                                         t->stepped[in->op][dtype]}, t, out);
     make_flat(&l, view, n, cost, fn, out);
     p->parallel |= n * cost > GRAIN_QUARTER_NS;

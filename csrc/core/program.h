@@ -152,6 +152,7 @@ typedef struct gdi_plan {
     gdi_whole_fn whole;      /* does all there is to do, one operation and its sum; else NULL */
     gdi_plan_operand *operand;               /* out.., in.. */
     int32_t by_row;          /* blocks are pieces of rows */
+    int32_t direct;          /* they are whole rows, which one loop reads and writes where they lie */
     int32_t height;          /* rows of an item: GDI_TILE_ROWS if an input is turned, else 1 */
     int64_t n, inner, pieces, block, items, grain;
     int64_t stretch;         /* elements of a row that are one item: a block, or of a sum GDI_FOLD_BLOCK of them */
@@ -211,7 +212,7 @@ int gdi_map_is_function(int op);                 /* float-only, and dear */
 int gdi_map_cost(int op);                        /* rough quarter ns per 4-byte element */
 gdi_map_fn gdi_map_lookup(const gdi_table *t, int op, int dtype);
 /* The table whose loop, of the same bits, suits operands in memory of which `arrays` are more than one element. */
-const gdi_table *gdi_map_far(const gdi_table *t, int op, int arrays);
+const gdi_table *gdi_map_far(const gdi_table *t, int op, int plain);
 /* (x f y) g z, or with turned z g (x f y), as one loop; NULL: there is none */
 gdi_map_fn gdi_pair_lookup(const gdi_table *t, int f, int g, int turned, int dtype);
 /* check.c: spec's tables are the caller's, dim and attr the program's own copies */
