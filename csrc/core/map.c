@@ -454,7 +454,7 @@ void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, c
         run_whole(p, f, lo, hi, scratch);
         return;
     }
-    if (p->direct) {
+    if (p->direct && p->ahead_lines == 0) {
         run_direct(p, f, lo, hi);
         return;
     }

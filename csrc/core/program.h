@@ -211,7 +211,7 @@ int gdi_map_is_test(int op);
 int gdi_map_is_function(int op);                 /* float-only, and dear */
 int gdi_map_cost(int op);                        /* rough quarter ns per 4-byte element */
 gdi_map_fn gdi_map_lookup(const gdi_table *t, int op, int dtype);
-/* The table whose loop, of the same bits, suits operands in memory of which `arrays` are more than one element. */
+/* The table whose loop, of the same bits, suits operands in memory; plain: two arrays or more, or bytes. */
 const gdi_table *gdi_map_far(const gdi_table *t, int op, int plain);
 /* (x f y) g z, or with turned z g (x f y), as one loop; NULL: there is none */
 gdi_map_fn gdi_pair_lookup(const gdi_table *t, int f, int g, int turned, int dtype);
