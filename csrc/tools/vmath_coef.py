@@ -283,7 +283,7 @@ def exponentials():
 
 def tanhs():
     th = of_square(lambda x: (mp.tanh(x) - x) / x**3, mpf(-1) / 3)
-    z = (mp.log(2) / 4 + mpf("0.0302"))**2                # see VM_TANH_SHIFT
+    z = (mp.log(2) / 4 + mpf("0.0872"))**2                # see VM_TANH_SHIFT
     fit("tanh", th, 0, z, 51, "(tanh(x) - x) / x^3 by z = x^2")
     fit("f_tanh", th, 0, z, 22, "(tanh(x) - x) / x^3 by z = x^2", True)
 
