@@ -83,6 +83,20 @@ def _known_empty(outputs: Sequence[Node], bindings: Mapping[str, int]) -> dict[i
     return empty
 
 
+def _as_numbers(node: Node, new: Mapping[int, Node], bindings: Mapping[str, int]) -> Node:
+    """A node with its inputs exchanged and every named size as its number; what is wrong with it names its line."""
+    try:
+        if node.op.family != "leaf":
+            return _checked(node, tuple([new[id(x)] for x in node.inputs]), bindings)
+        if node.op.name == "dim":
+            return _constant(node, np.array(evaluate_dim(node._attrs[0], bindings), np.int64))
+        if has_dims(node.shape):
+            return node._replace((), shape=evaluate_shape(node.shape, bindings))
+    except GraphdiffError as error:
+        raise _at(node, error) from None
+    return node
+
+
 def concrete(outputs: Sequence[Node], inputs: Sequence[Node], bindings: Mapping[str, int]) -> tuple[list[Node], list[Node]]:
     """The graph with every named size replaced by its number, shapes inferred again.
 
@@ -90,17 +104,6 @@ def concrete(outputs: Sequence[Node], inputs: Sequence[Node], bindings: Mapping[
     """
     new = _known_empty(outputs, bindings)
     for node in toposort([*outputs, *inputs], stop=dict(new)):
-        if id(node) in new:
-            continue
-        try:
-            if node.op.family != "leaf":
-                new[id(node)] = _checked(node, tuple([new[id(x)] for x in node.inputs]), bindings)
-            elif node.op.name == "dim":
-                new[id(node)] = _constant(node, np.array(evaluate_dim(node._attrs[0], bindings), np.int64))
-            elif has_dims(node.shape):
-                new[id(node)] = node._replace((), shape=evaluate_shape(node.shape, bindings))
-            else:
-                new[id(node)] = node
-        except GraphdiffError as error:
-            raise _at(node, error) from None
+        if id(node) not in new:
+            new[id(node)] = _as_numbers(node, new, bindings)
     return [new[id(o)] for o in outputs], [new[id(x)] for x in inputs]
