@@ -19,6 +19,10 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA
 _WARM = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=17179869184:glibc.malloc.top_pad=268435456"
 
 
+# Where NumPy computes what is timed; elsewhere only the results that others are compared with.
+_BY_NUMPY = ("numpy", "autograd", "pytensor")
+
+
 class Library:
     """A process that runs one library."""
 
@@ -28,7 +32,14 @@ class Library:
         self.pipe, theirs = context.Pipe()
         from .worker import serve
         self.process = context.Process(target=serve, args=(theirs, name, threads), daemon=True)
+        blas = os.environ.get("OPENBLAS_NUM_THREADS")
+        if name not in _BY_NUMPY:
+            os.environ["OPENBLAS_NUM_THREADS"] = "1"        # its threads spin on after the comparison, on the cores of the library
         self.process.start()
+        if blas is None:
+            os.environ.pop("OPENBLAS_NUM_THREADS", None)
+        else:
+            os.environ["OPENBLAS_NUM_THREADS"] = blas
         theirs.close()
         self.version = str(self.ask()[1])
 
