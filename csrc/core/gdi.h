@@ -40,6 +40,9 @@ typedef struct gdi_kernel {
     int (*run)(const gdi_call *c, int phase, int64_t lo, int64_t hi, char *local);
 } gdi_kernel;
 
+/* From so many bytes of operands on, they come from beyond the second cache. */
+enum { GDI_FAR_NBYTES = 3 << 19 };
+
 /* An elementwise loop over contiguous operands: out may be the same pointer as any operand, else no overlap. */
 typedef void (*gdi_map_fn)(int64_t n, const void *const *in, void *out);
 

@@ -9,8 +9,6 @@
 enum { LONG_ROW = 128 };
 /* Blocks without buffers may be longer: 32 KiB of float32. */
 enum { DIRECT_BLOCK = 8192, SINGLE_BLOCK = 32768 };
-/* From so many bytes of operands on, they come from beyond the second cache. */
-enum { FAR_NBYTES = 3 << 19 };
 /* From so many bytes of operands on, results do not stay in a cache for whoever reads them next. */
 enum { STREAM_NBYTES = 32 << 20 };
 /* Groups of so many bytes of arrays wait for memory at the start of every block. Where functions take longer than memory does, of
@@ -473,7 +471,7 @@ int gdi_map_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t,
     merge_axes(&l);
     const int dtype = view[in->n_in]->dtype;
     const int64_t cost = cost_of(in->op, l.size[in->n_in]);
-    const int far = total_nbytes(&l, n) >= FAR_NBYTES, bytes = l.size[in->n_in] == 1;
+    const int far = total_nbytes(&l, n) >= GDI_FAR_NBYTES, bytes = l.size[in->n_in] == 1;
     gdi_map_fn fn = gdi_map_lookup(far ? gdi_map_far(t, in->op, in->n_in > 1 || bytes) : t, in->op, dtype);
     if (dtype == GD_FLOAT16 && t->half[in->op]) {
         l.half = 1;

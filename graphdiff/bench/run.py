@@ -32,14 +32,9 @@ class Library:
         self.pipe, theirs = context.Pipe()
         from .worker import serve
         self.process = context.Process(target=serve, args=(theirs, name, threads), daemon=True)
-        blas = os.environ.get("OPENBLAS_NUM_THREADS")
-        if name not in _BY_NUMPY:
-            os.environ["OPENBLAS_NUM_THREADS"] = "1"        # its threads spin on after the comparison, on the cores of the library
+        # inherited; threads of NumPy's would spin on after the comparison, on the cores of the library
+        os.environ["OPENBLAS_NUM_THREADS"] = str(threads if name in _BY_NUMPY else 1)
         self.process.start()
-        if blas is None:
-            os.environ.pop("OPENBLAS_NUM_THREADS", None)
-        else:
-            os.environ["OPENBLAS_NUM_THREADS"] = blas
         theirs.close()
         self.version = str(self.ask()[1])
 
