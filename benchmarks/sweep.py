@@ -1,8 +1,8 @@
 """Sweeps: many small rows, each one of graphdiff's operations against NumPy's own way of doing it.
 
 A row runs graphdiff as a bound call on one thread and NumPy with a result array of its own where the function takes one. Their
-results are compared before anything is timed; then both are timed in turn, and the best of all rounds counts. A module with rows
-ends in `sys.exit(sweep.main(__doc__, rows()))`.
+results are compared before anything is timed; then both are timed in turn, in several places of memory, and the best of all rounds
+counts. A module with rows ends in `sys.exit(sweep.main(__doc__, rows()))`.
 """
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from graphdiff.bench.worker import microseconds
 
 DTYPES = ("bool", "uint8", "int32", "int64", "float16", "float32", "float64")
 _SAMPLE_US = 2000                   # long against the clock, short against the disturbances of a machine
+_PLACES = 3                         # where arrays of megabytes lie moves a row by a fifth, either way
 _SLOWER = 0.95                      # rows below are listed; what is nearer to 1 is within the noise of a quiet machine
 
 
@@ -75,17 +76,20 @@ def _calls(row: Row) -> tuple[Any, Any, str]:
 
 
 def measure(row: Row, rounds: int) -> tuple[float, float, str]:
-    """Microseconds of graphdiff and of NumPy, the best of interleaved rounds; or 0, 0 and what is wrong."""
-    ours, theirs, wrong = _calls(row)
-    if wrong:
-        return 0.0, 0.0, wrong
-    calls = [(call, max(1, int(_SAMPLE_US / max(microseconds(call, 2), 0.1)))) for call in (ours, theirs)]
+    """Microseconds of graphdiff and of NumPy, the best of interleaved rounds over fresh arrays; or 0, 0 and what is wrong."""
     best = [float("inf")] * 2
-    gc.disable()
-    for _ in range(rounds):
-        for k, (call, number) in enumerate(calls):
-            best[k] = min(best[k], microseconds(call, number))
-    gc.enable()
+    held = []                       # the arrays of earlier places, so that the next ones lie elsewhere
+    for _ in range(_PLACES):
+        ours, theirs, wrong = _calls(row)
+        if wrong:
+            return 0.0, 0.0, wrong
+        held.append((ours, theirs))
+        calls = [(call, max(1, int(_SAMPLE_US / max(microseconds(call, 2), 0.1)))) for call in (ours, theirs)]
+        gc.disable()
+        for _ in range(max(1, rounds // _PLACES)):
+            for k, (call, number) in enumerate(calls):
+                best[k] = min(best[k], microseconds(call, number))
+        gc.enable()
     return best[0], best[1], ""
 
 
@@ -93,7 +97,7 @@ def main(description: str | None, rows: Iterable[Row], argv: Sequence[str] | Non
     """The command line of a sweep: prints the table, then the rows that are slower than NumPy. Returns 1 if a result is wrong."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pattern", nargs="?", default="", help="rows whose name contains this regular expression (default: all)")
-    parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds of 2 ms for each of the two (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=9, help="interleaved rounds of 2 ms for each of the two, in three places of memory (default: %(default)s)")
     parser.add_argument("--below", type=float, default=_SLOWER, help="list rows whose ratio is below (default: %(default)s)")
     options = parser.parse_args(argv)
     warnings.simplefilter("ignore", RuntimeWarning)     # NumPy's, of overflow and of what is outside the domain
