@@ -315,3 +315,45 @@ def test_large_results_are_streamed(n):
             f(a, out=out)
             np.testing.assert_array_equal(out, want)
             checked(2)
+
+
+@pytest.mark.parametrize("n", [2_000_000, 2_000_013])
+def test_several_large_results_are_streamed(n):
+    """So are several of one group, whatever their alignment, but not one that is written over an operand; the bits are those of
+    small pieces of the arrays, which no cache is too small for."""
+    inputs, y = chain(n)
+    g = gd.input("g", (n,), "float32")
+    outputs = [y, *gd.grad(y, inputs, cotangent=g)]
+    arrays = [rng.standard_normal(n + 3).astype("float32")[3:] for _ in range(4)]
+    small, outputs_small = chain(1000)
+    h = gd.input("g", (1000,), "float32")
+    piece = gd.function([*small, h], [outputs_small, *gd.grad(outputs_small, small, cotangent=h)])
+    for threads in (1, 2):
+        f = gd.function([*inputs, g], outputs, threads=threads)
+        assert names(f) == ["fused"]
+        out = [np.empty(n + 1, "float32")[1:] for _ in outputs]
+        f(*arrays, out=out)
+        for at in (0, n // 2 - 511, n - 1000):
+            want = piece(*[a[at:at + 1000] for a in arrays])
+            for mine, theirs in zip(out, want, strict=True):
+                assert mine[at:at + 1000].tobytes() == theirs.tobytes()
+                checked()
+        for mine, theirs in zip(f(*arrays), out, strict=True):
+            assert mine.tobytes() == theirs.tobytes()
+
+
+def test_large_states_are_updated_in_place_beside_streamed_results():
+    n = 3_000_007
+    w, v = gd.variable(rng.standard_normal(n).astype("float32")), gd.variable(np.zeros(n, "float32"))
+    x = gd.input("x", (n,), "float32")
+    a, b, c = w.value.copy(), v.value.copy(), rng.standard_normal(n).astype("float32")
+    moved = 0.5 * v + x
+    step = gd.function([x], gd.tanh(w) * x, updates={v: moved, w: w - 0.25 * moved}, threads=2)
+    for _ in range(2):
+        y = step(c)
+        np.testing.assert_allclose(y, np.tanh(a.astype("float64")) * c, rtol=3e-7)
+        b = np.float32(0.5) * b + c
+        a = a - np.float32(0.25) * b
+        np.testing.assert_array_equal(v.value, b)
+        np.testing.assert_array_equal(w.value, a)
+        checked(3)

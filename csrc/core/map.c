@@ -268,8 +268,9 @@ static const void *load(const gdi_plan *p, const gdi_plan_operand *o, feed *f, c
     return f->wide;
 }
 
-/* The lines of the next block, asked for a few at a time while the operations of this one run: the hardware, which sees many
- * streams of half a page, follows none of them far enough. */
+/* The lines of the block after the next, asked for a few at a time while the operations of this one run: the hardware, which
+ * sees many streams of half a page, follows none of them far enough. Into the second cache: lines asked for into the first
+ * wait for one of the few places where loads wait too. */
 typedef struct ahead {
     const char *at[GDI_FUSED_OPERANDS];
     int64_t n, k, offset, nbytes;        /* operands; the one whose turn it is, and how far; bytes of each */
@@ -279,15 +280,15 @@ static void ahead_of(const gdi_plan *p, const feed *f, const block *b, ahead *a)
 {
     a->n = a->k = a->offset = 0;
     for (int k = 0; k < p->n_out + p->n_in; k++)
-        if (p->operand[k].feed == GDI_DIRECT)
-            a->at[a->n++] = address(p, p->operand + k, f + k, b) + b->count * p->operand[k].size;
+        if (p->operand[k].feed == GDI_DIRECT && !p->operand[k].stream)
+            a->at[a->n++] = address(p, p->operand + k, f + k, b) + 2 * b->count * p->operand[k].size;
     a->nbytes = b->count * p->operand[0].size;
 }
 
 static void ask_for(ahead *a, int64_t lines)
 {
     for (; lines > 0 && a->k < a->n; lines--) {
-        __builtin_prefetch(a->at[a->k] + a->offset);
+        __builtin_prefetch(a->at[a->k] + a->offset, 0, 2);
         a->offset += GDI_ALIGN;
         if (a->offset >= a->nbytes)
             a->offset = 0, a->k++;

@@ -12,10 +12,10 @@ enum { DIRECT_BLOCK = 8192, SINGLE_BLOCK = 32768 };
 /* From so many bytes of operands on, results do not stay in a cache for whoever reads them next. */
 enum { STREAM_NBYTES = 32 << 20 };
 /* Groups of so many bytes of arrays wait for memory at the start of every block. Where functions take longer than memory does, of
- * which there must be one for so many bytes of an element, the next block's lines come meanwhile: a chain of tanh, sigmoid and exp
- * with its gradients takes 3.1 ns an element instead of 3.7 to 4.1. Cheap groups only lose by it (an optimiser's step 1.4 times as
- * slow), and so do arrays that the last cache holds. */
-enum { AHEAD_NBYTES = 24 << 20, AHEAD_FUNCTION_NBYTES = 8 };
+ * which there must be one for so many bytes of an element, or where several results go past the caches, lines of blocks to come
+ * arrive meanwhile: a chain of tanh, sigmoid and exp with its gradients takes 2.7 ns an element instead of 3.4, x y + z with its
+ * own 1.4 instead of 1.9. One or two cheap operations only lose by it, and so do arrays that the last cache holds. */
+enum { AHEAD_NBYTES = 24 << 20, AHEAD_FUNCTION_NBYTES = 8, AHEAD_MICRO = 3 };
 /* GDI_SMALL's limit: 20 us of the dearest op at its estimated cost. */
 enum { SMALL_N = 2048, CALL_NS = 8, GRAIN_QUARTER_NS = 200000 };
 
@@ -249,11 +249,29 @@ static int any_buffer(const gdi_plan *p)
     return 0;
 }
 
-/* A single output that is one run. Two outputs in turn, 2 KiB at a time, were twice as slow this way as without. */
+/* Does an input lie where output k does? */
+static int is_updated(const gdi_plan *p, int k)
+{
+    for (int i = p->n_out; i < p->n_out + p->n_in; i++)
+        if (p->operand[i].place.base == p->operand[k].place.base && p->operand[i].place.offset == p->operand[k].place.offset)
+            return 1;
+    return 0;
+}
+
+/* Outputs that are one run of large arrays. Of several, one that is written over an input is in the cache already. */
 static void choose_streams(gdi_plan *p, const layout *l)
 {
-    p->operand[0].stream = (int8_t)(p->n_out == 1 && p->n_sink == 0 && is_flat(l, 0) && !p->operand[0].cast
-                                    && total_nbytes(l, p->n) >= STREAM_NBYTES);
+    for (int k = 0; k < p->n_out; k++)
+        p->operand[k].stream = (int8_t)(p->n_sink == 0 && is_flat(l, k) && !p->operand[k].cast && total_nbytes(l, p->n) >= STREAM_NBYTES
+                                        && (p->n_out == 1 || !is_updated(p, k)));
+}
+
+static int any_stream(const gdi_plan *p)
+{
+    for (int k = 0; k < p->n_out; k++)
+        if (p->operand[k].stream)
+            return 1;
+    return 0;
 }
 
 /* A whole number of the longest period: then operands that repeat are the same in all blocks. Periods are products of
@@ -273,13 +291,14 @@ static int64_t parts(int64_t n, int64_t of) { return n / of + (n % of != 0); }
  * stay in L1, so the more registers, the shorter. */
 static void choose_unit(gdi_plan *p, const layout *l, int64_t element_nbytes)
 {
-    const int64_t nbytes = p->operand[0].stream ? 2048 : p->n_micro == 1 ? 8192 : p->n_register <= 2 ? 4096 : 2048;
+    const int stream = any_stream(p);
+    const int64_t nbytes = stream ? 2048 : p->n_micro == 1 ? 8192 : p->n_register <= 2 ? 4096 : 2048;
     int64_t widest = element_nbytes;
     for (int k = 0; k < l->n; k++) {
         const int64_t size = p->operand[k].cast ? 4 : l->size[k];
         widest = size > widest ? size : widest;
     }
-    p->unit = p->operand[0].stream ? nbytes / widest : p->n_sink > 0 || nbytes / widest < GDI_BLOCK ? GDI_BLOCK : nbytes / widest;
+    p->unit = stream ? nbytes / widest : p->n_sink > 0 || nbytes / widest < GDI_BLOCK ? GDI_BLOCK : nbytes / widest;
 }
 
 static void choose_blocks(gdi_plan *p, const layout *l, const gdi_single *single)
@@ -594,12 +613,13 @@ static void choose_ahead(gdi_plan *p, const layout *l, const int64_t *line, int 
         functions += line[0] != GD_OP_SUM && line[0] != GD_OP_CAST && gdi_map_is_function((int)line[0]);
     for (int k = 0; k < p->n_out + p->n_in; k++) {
         const gdi_plan_operand *o = p->operand + k;
-        if (o->size != p->operand[0].size || o->stream)
+        if (o->size != p->operand[0].size)
             return;
-        direct += o->feed == GDI_DIRECT;
+        direct += o->feed == GDI_DIRECT && !o->stream;
     }
     const int64_t total = total_nbytes(l, p->n);
-    if (total >= AHEAD_NBYTES && functions * AHEAD_FUNCTION_NBYTES * p->n >= total)
+    const int dear = functions * AHEAD_FUNCTION_NBYTES * p->n >= total, many = any_stream(p) && p->n_out > 1 && p->n_micro >= AHEAD_MICRO;
+    if (total >= AHEAD_NBYTES && (dear || many))
         p->ahead_lines = parts(direct * parts(p->block * p->operand[0].size, GDI_ALIGN), p->n_micro);
 }
 

@@ -210,7 +210,7 @@ class _Fuser:
                     touched.remove(g)
             return target if self._joins(instr, target) else None
         keys = {_layout(v) for v in ins if v.contiguous}
-        nbytes = n * out.dtype.itemsize
+        nbytes = n * max(v.dtype.itemsize for v in (out, *ins))
         for g in self.open:
             if g.n != n or g in touched or not (nbytes <= LITTLE or any(k in g.inputs for k in keys)):
                 continue
