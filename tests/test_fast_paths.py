@@ -303,6 +303,27 @@ def test_sums_of_few_long_rows_have_the_bits_of_sums_of_many_short_ones(rows, dt
         np.testing.assert_allclose(down, getattr(np, name)(wide, axis=0, dtype=wide.dtype).astype(dtype), rtol=2e-5 if dtype == "float32" else 1e-12)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint8"])
+@pytest.mark.parametrize("n", [*range(1, 35), 47, 100])
+def test_short_lines_have_the_bits_of_columns_and_of_gathered_lines(n, dtype):
+    """Whether lines are turned, read under masks or gathered: one order of additions, and the sign of zero that it gives."""
+    a = (100 * rand(37, n)).astype(dtype)
+    a[3] = 0
+    if a.dtype.kind == "f":
+        a[4] = -0.0
+        a[5, n // 2], a[6, -1] = np.inf, np.nan
+    wide = np.zeros((37, 2 * n), dtype)
+    wide[:, ::2] = a
+    x, across, apart = gd.input("x", a.shape, dtype), gd.input("y", a.T.shape, dtype), gd.input("z", wide.shape, dtype)
+    for op in (gd.sum, gd.prod, gd.max, gd.min) if dtype != "uint8" else (gd.sum, gd.max, gd.min):
+        f = gd.function([x, across, apart], [op(x, axis=1), op(across, axis=0), op(apart[:, ::2], axis=1)])
+        one, two, three = f(a, np.ascontiguousarray(a.T), wide)
+        assert one.tobytes() == two.tobytes() == three.tobytes()
+        with np.errstate(invalid="ignore", over="ignore"):
+            want = getattr(np, op.__name__)(a.astype(one.dtype), axis=1)
+        np.testing.assert_allclose(one, want, rtol=1e-4 if dtype == "float32" else 1e-12)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
 @pytest.mark.parametrize("shape", [(300, 5000), (5000, 300), (2, (1 << 20) + 77), (1100, 1024)])
 def test_sums_of_arrays_beyond_the_caches_have_the_bits_of_sums_of_pieces(shape, dtype):

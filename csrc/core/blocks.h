@@ -19,7 +19,15 @@ INLINE void move_one(int size, char *to, const char *from) { memcpy(to, from, (s
 
 INLINE void move_run(int size, char *to, int64_t to_stride, const char *from, int64_t from_stride, int64_t n)
 {
-    if (from_stride == 0) {
+    if (from_stride == 0 && to_stride == size && n * size >= 16) {
+        char value[16];                                  /* and stores of it, of which the last two overlap */
+        for (int k = 0; k < 16; k += size)
+            memcpy(value + k, from, (size_t)size);
+        const int64_t last = n * size - 16;
+        for (int64_t i = 0; i < last; i += 16)
+            memcpy(to + i, value, sizeof value);
+        memcpy(to + last, value, sizeof value);
+    } else if (from_stride == 0) {
         uint64_t value = 0;
         memcpy(&value, from, (size_t)size);
         for (int64_t i = 0; i < n; i++)

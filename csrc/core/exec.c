@@ -327,6 +327,7 @@ int gd_run_profiled(const gd_program *p, gd_workspace *w, void *const *bases, in
     run r;
     gd_fault unused;
     gd_restart(w);
+    gdi_workspace_touch(w);
     int status = begin(&r, p, w, bases, fault ? fault : &unused);
     int64_t before = gdi_now_ns();
     for (int64_t i = 0; status == GD_OK && i < p->n_step; i++) {

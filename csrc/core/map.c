@@ -126,7 +126,15 @@ INLINE void walk(int size, int out, const gdi_plan *p, const gdi_plan_operand *o
     char *row = place - (o->run - n) * stride;
     for (;;) {
         n = least(n, left);
-        if (out)
+        if (!out && stride == 0 && n == o->run && left >= 2 * n && n <= SHORT_FILL) {       /* each value of an axis n times */
+            const int64_t more = least(p->shape[before] - at[before], left / n) - 1;
+            for (int64_t i = 0; i <= more; i++)
+                move_run(size, buffer + i * n * size, size, row + i * o->stride[before], 0, n);
+            buffer += more * n * size;
+            left -= more * n;
+            at[before] += more;
+            row += more * o->stride[before];
+        } else if (out)
             move_any(size, o, place, stride, buffer, size, n);
         else
             move_any(size, o, buffer, size, place, stride, n);

@@ -204,6 +204,8 @@ struct gd_workspace {
     int phase;
 };
 
+void gdi_workspace_touch(gd_workspace *w);
+
 /* ---- what the files offer each other ---- */
 /* dispatch.c */
 int gdi_map_arity(int op);

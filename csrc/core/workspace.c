@@ -1,5 +1,6 @@
 /* workspace.c: the memory of one running call, allocated whole before it runs and never during it. */
 #include "program.h"
+#include <string.h>
 
 static int64_t at_least_one(int64_t n) { return n > 0 ? n : 1; }
 
@@ -45,6 +46,19 @@ void gd_workspace_free(gd_workspace *w)
     gdi_free(w->arena);
     gdi_free(w->base);
     gdi_free(w);
+}
+
+/* Writes to every page, or the first instruction that does would wait for the system to give it. */
+void gdi_workspace_touch(gd_workspace *w)
+{
+    const gd_program *p = w->program;
+    if (p->base_nbytes[GD_BASE_ARENA] > 0)
+        memset(w->arena, 0, (size_t)p->base_nbytes[GD_BASE_ARENA]);
+    if (w->scratch)
+        memset(w->scratch, 0, (size_t)p->scratch_nbytes);
+    for (int i = 0; i < w->threads; i++)
+        if (w->local[i])
+            memset(w->local[i], 0, (size_t)p->local_nbytes);
 }
 
 char *gd_workspace_arena(gd_workspace *w) { return w->arena; }

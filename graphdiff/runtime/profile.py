@@ -15,7 +15,7 @@ def profile(loaded: Loaded, args: Sequence[Any]) -> list[dict[str, Any]]:
     """One row an instruction, slowest first: ns, op, node, site, nodes (more than one where operations are fused)."""
     w = Workspace(loaded)
     arrays = [g.check(a) for g, a in zip(loaded.gates, args, strict=True)]
-    results = [np.empty(s, d) for s, d in loaded.out_specs]
+    results = [np.full(s, 0, d) for s, d in loaded.out_specs]      # written to: no instruction waits for their pages
     buffers = [native.from_buffer(a) for a in [*arrays, *results]]
     for number, buffer in enumerate(buffers, FIRST):
         w.bases[number] = buffer
