@@ -129,3 +129,19 @@ def test_rows_copied_to_any_address(nbytes, dtype):
     agree(lambda x, y: gd.concatenate([y, x], axis=1), lambda x, y: np.concatenate([y, x], axis=1), x, y)
     agree(lambda x: gd.roll(x, 4, axis=0), lambda x: np.roll(x, 4, axis=0), x)
     agree(lambda x: gd.pad(x, 1), lambda x: np.pad(x, 1), x)
+
+
+@pytest.mark.parametrize("shape", [(4300, 1000), (130, 33_001), (15, 300_001)])
+def test_softmax_past_the_caches_has_the_bits_of_softmax_of_pieces(shape):
+    """At any alignment, alone and with log_softmax beside it, on two threads."""
+    x = np.random.default_rng(3).standard_normal((shape[0] * shape[1] + 3,)).astype("float32")[3:].reshape(shape)
+    a, b = gd.input("a", shape, "float32"), gd.input("b", (2, shape[1]), "float32")
+    for make in (lambda x: [gd.softmax(x)], lambda x: [gd.log_softmax(x)], lambda x: [gd.log_softmax(x), gd.softmax(x)]):
+        few = gd.function([b], make(b), threads=1)
+        outs = [np.empty(x.size + 1, "float32")[1:].reshape(shape) for _ in make(a)]
+        gd.function([a], make(a), threads=2)(x, out=outs)
+        again = gd.function([a], make(a), threads=1)(x)
+        for i in (0, shape[0] // 2, shape[0] - 2):
+            for out, want in zip(outs, few(x[i:i + 2]), strict=True):
+                assert out[i:i + 2].tobytes() == want.tobytes()
+        assert all(o.tobytes() == r.tobytes() for o, r in zip(outs, again, strict=True))

@@ -1,9 +1,7 @@
 /* map.c: runs the blocks of an elementwise plan.
  * No operation reads an operand's block after one has written it, so an output that is exactly an input's memory is fine. */
 #include "blocks.h"
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
+#include "stream.h"
 
 /* The block, or with rows > 1 the tile, being run. */
 typedef struct block {
@@ -203,32 +201,6 @@ static void repeat(const gdi_plan *p, const gdi_plan_operand *o, char *place, ch
     copy_on(buffer, have * o->size, b->count * o->size);
 }
 
-/* A block to memory past the caches: the line is not read first, and nothing is pushed out. Whole lines only, since half a
- * line written this way costs more than it saves; its ends go the usual way. */
-static void stream(char *to, const char *from, int64_t nbytes)
-{
-#ifdef __SSE2__
-    enum { LINE = 64 };
-    const int64_t head = least((int64_t)(-(uintptr_t)to & (LINE - 1)), nbytes);
-    memcpy(to, from, (size_t)head);
-    int64_t at = head;
-    for (; at + LINE <= nbytes; at += LINE)
-        for (int k = 0; k < LINE; k += 16)
-            _mm_stream_si128((__m128i *)(void *)(to + at + k), _mm_loadu_si128((const __m128i *)(const void *)(from + at + k)));
-    memcpy(to + at, from + at, (size_t)(nbytes - at));
-#else
-    memcpy(to, from, (size_t)nbytes);
-#endif
-}
-
-/* Other threads must see what was streamed before they see that it was. */
-static void stream_end(void)
-{
-#ifdef __SSE2__
-    _mm_sfence();
-#endif
-}
-
 /* ---- one block ---- */
 /* Row `row` of an input's block as the kernel wants it. */
 static const void *load(const gdi_plan *p, const gdi_plan_operand *o, feed *f, const block *b, int64_t row)
@@ -348,7 +320,7 @@ static void run_row(const gdi_plan *p, feed *f, const block *b, int64_t row, val
             o->cast(b->count, &wide, narrow[k]);
         }
         if (o->stream)
-            stream(to[k], narrow[k], b->count * o->size);
+            gdi_stream(to[k], narrow[k], b->count * o->size);
         else if (narrow[k] != to[k])
             scatter(p, o, to[k], narrow[k], b);
     }
@@ -479,5 +451,5 @@ void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, c
         else
             run_row(p, f, &b, 0, &v);
     }
-    stream_end();
+    gdi_stream_end();
 }

@@ -4,13 +4,12 @@
  * positive), sorted by the output's stride and merged where all operands allow it. If one contiguous run is left the
  * step is flat; else it gets a plan of blocks. */
 #include "blocks.h"
+#include "stream.h"
 
 /* Rows shorter than this are gathered into blocks that span rows: a call of a kernel must be worth it. */
 enum { LONG_ROW = 128 };
 /* Blocks without buffers may be longer: 32 KiB of float32. */
 enum { DIRECT_BLOCK = 8192, SINGLE_BLOCK = 32768 };
-/* From so many bytes of operands on, results do not stay in a cache for whoever reads them next. */
-enum { STREAM_NBYTES = 32 << 20 };
 /* Groups of so many bytes of arrays wait for memory at the start of every block. Where functions take longer than memory does, of
  * which there must be one for so many bytes of an element, or where several results go past the caches, lines of blocks to come
  * arrive meanwhile: a chain of tanh, sigmoid and exp with its gradients takes 2.7 ns an element instead of 3.4, x y + z with its
@@ -136,7 +135,7 @@ static int64_t total_nbytes(const layout *l, int64_t n)
 /* ---- flat steps ---- */
 static int fits_flat(const layout *l, const gd_view *const *view, int64_t n)
 {
-    if (n > UINT32_MAX || total_nbytes(l, n) >= STREAM_NBYTES)
+    if (n > UINT32_MAX || total_nbytes(l, n) >= GDI_STREAM_NBYTES)
         return 0;
     for (int k = 0; k < l->n; k++)
         if (!is_flat(l, k) || (view[k]->dtype == GD_FLOAT16 && !l->half) || view[k]->base > UINT16_MAX
@@ -262,7 +261,7 @@ static int is_updated(const gdi_plan *p, int k)
 static void choose_streams(gdi_plan *p, const layout *l)
 {
     for (int k = 0; k < p->n_out; k++)
-        p->operand[k].stream = (int8_t)(p->n_sink == 0 && is_flat(l, k) && !p->operand[k].cast && total_nbytes(l, p->n) >= STREAM_NBYTES
+        p->operand[k].stream = (int8_t)(p->n_sink == 0 && is_flat(l, k) && !p->operand[k].cast && total_nbytes(l, p->n) >= GDI_STREAM_NBYTES
                                         && (p->n_out == 1 || !is_updated(p, k)));
 }
 
