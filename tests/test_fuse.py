@@ -357,3 +357,23 @@ def test_large_states_are_updated_in_place_beside_streamed_results():
         np.testing.assert_array_equal(v.value, b)
         np.testing.assert_array_equal(w.value, a)
         checked(3)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint8", "float16"])
+@pytest.mark.parametrize("n", [1, 63, 1000, 70_001])
+def test_loops_that_take_one_value_have_the_bits_of_those_that_take_blocks(n, dtype):
+    """Numbers and scalar inputs beside arrays: in every place of one or two operations, twice in one place, and where one is
+    wanted as a block too."""
+    x, y = gd.input("x", (n,), dtype), gd.input("y", (n,), dtype)
+    s, t = gd.input("s", (), dtype), gd.input("t", (), dtype)
+    outputs = [2 * x + 1, x * 2 - 1, 1 - x * 3, (x + 1) * 2, 3 - (1 - x), (x - 1) - 2, (2 - x) * 3, s * x + t, (x * s) * t, t - (s + x),
+               s * x + s, (s + x) * (s - y), x * y + t, (s * t) + x, gd.maximum(s, t) + x, (x * s + t) * (y * s + t), gd.clip(x, s, t) * s]
+    if dtype == "uint8":
+        outputs = [y for y in outputs if y.dtype == "uint8"][:3]
+    arrays = [(rng.standard_normal(n) * 9).astype(dtype), (rng.standard_normal(n) * 9).astype(dtype), np.array(3, dtype), np.array(5, dtype)]
+    for y_ in outputs:
+        same_bits([x, y, s, t], [y_], arrays)
+    same_bits([x, y, s, t], outputs, arrays)
+    rows, column = gd.input("r", (40, max(n // 40, 1)), dtype), gd.input("c", (40, 1), dtype)
+    same_bits([rows, column], [rows * column + column, 1 - rows * column, (rows + 2) * column],
+              [(rng.standard_normal(rows.shape) * 9).astype(dtype), (rng.standard_normal((40, 1)) * 9).astype(dtype)])

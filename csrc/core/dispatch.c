@@ -142,16 +142,23 @@ gdi_map_fn gdi_map_lookup(const gdi_table *t, int op, int dtype)
     return t->map[op][GD_FLOAT32];
 }
 
-gdi_map_fn gdi_pair_lookup(const gdi_table *t, int f, int g, int turned, int dtype)
+void gdi_pair_lookup(const gdi_table *t, int f, int g, int turned, int dtype, gdi_micro *m)
 {
-    if (f == GD_OP_MAXIMUM && g == GD_OP_MINIMUM && !turned && dtype != GD_FLOAT16)
-        return t->clip[dtype][0];
+    *m = (gdi_micro){.reads = 3, .lone_from = {6, 5}};
+    if (f == GD_OP_MAXIMUM && g == GD_OP_MINIMUM && !turned && dtype != GD_FLOAT16) {
+        m->fn = t->clip[dtype][0];
+        m->lone[0] = t->clip[dtype][1];
+        return;
+    }
     const int row = f == GD_OP_ADD ? 0 : f == GD_OP_SUBTRACT ? 1 : f == GD_OP_MULTIPLY ? 2 : f == GD_OP_ZMUL ? 3 : -1;
     const int column = g == GD_OP_ADD ? 0 : g == GD_OP_MULTIPLY ? 1 : g == GD_OP_SUBTRACT ? 2 + turned
                      : g == GD_OP_ZMUL ? 4 + turned : -1;
     if (row < 0 || column < 0 || (dtype != GD_FLOAT32 && dtype != GD_FLOAT64))
-        return NULL;
-    return t->pair[dtype == GD_FLOAT64][row][column];
+        return;
+    const gdi_map_fn *loops = t->pair[dtype == GD_FLOAT64][row][column];
+    m->fn = loops[0];
+    m->lone[0] = loops[1];
+    m->lone[1] = loops[2];
 }
 
 int gd_op_count(void) { return GD_OP_COUNT; }

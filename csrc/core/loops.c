@@ -121,13 +121,18 @@ int gdi_find_pair(gdi_group *g, const gdi_table *t, int root, gdi_micro *m)
         if (j < 0)
             continue;
         const int64_t *a = line_at(g, j);
-        const gdi_map_fn fn = a[4] >= 0 && a[5] < 0 && a[1] == b[1] ? gdi_pair_lookup(t, (int)a[0], (int)b[0], turned, (int)b[1]) : NULL;
+        gdi_micro pair = {.fn = NULL};
+        if (a[4] >= 0 && a[5] < 0 && a[1] == b[1])
+            gdi_pair_lookup(t, (int)a[0], (int)b[0], turned, (int)b[1], &pair);
         const found f = {.value = {(int16_t)a[3], (int16_t)a[4], (int16_t)b[4 - turned]}, .at = {(int16_t)j, (int16_t)j, (int16_t)root},
                          .line = {(int16_t)root, (int16_t)j}, .lines = 2};
-        if (!fn || is_late(g, &f, 0, root) || is_late(g, &f, 1, root))
+        if (!pair.fn || is_late(g, &f, 0, root) || is_late(g, &f, 1, root))
             continue;
         g->gone[j] = g->gone[root] = 1;
-        *m = (gdi_micro){.fn = fn, .to = (uint8_t)b[2], .from = {(uint8_t)a[3], (uint8_t)a[4], (uint8_t)b[4 - turned]}};
+        *m = pair;
+        m->to = (uint8_t)b[2];
+        for (int k = 0; k < 3; k++)
+            m->from[k] = (uint8_t)f.value[k];
         return 1;
     }
     return 0;

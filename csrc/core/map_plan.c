@@ -184,24 +184,52 @@ static void feed_rows(gdi_plan *p, const layout *l)
     }
 }
 
-/* The first of the loops that finds one value where it wants one is used. */
-static void feed_singles(gdi_plan *p, const gdi_single *single)
+/* The operands of a micro that are in `lone` (bits by number), as bits of its `from`. */
+static unsigned lone_operands(const gdi_micro *m, uint64_t lone)
 {
-    for (int i = 0; i < 2 && single[i].fn; i++) {
-        int fit = 1;
-        for (int k = 0; k < p->n_out + p->n_in; k++) {
-            const gdi_plan_operand *o = p->operand + k;
-            if (single[i].operands >> k & 1)
-                fit &= !o->cast && (o->feed == GDI_FILL || (o->feed == GDI_ONCE && o->period == 1));
-        }
-        if (!fit)
-            continue;
-        p->micro[0].fn = single[i].fn;
-        for (int k = 0; k < p->n_out + p->n_in; k++)
-            if (single[i].operands >> k & 1)
-                p->operand[k].feed = GDI_SINGLE;
-        return;
+    unsigned bits = 0;
+    for (int k = 0; k < GDI_LOOP_VALUES; k++)
+        if (k < m->reads || m->reads == 0)
+            bits |= (unsigned)(lone >> m->from[k] & 1) << k;
+    return bits;
+}
+
+/* The loop of a micro that takes one value for as many of these as any does; -1: there is none. */
+static int lone_loop(const gdi_micro *m, unsigned bits)
+{
+    for (int j = 0; j < 2; j++)
+        if (m->lone[j] && (m->lone_from[j] & ~bits) == 0)
+            return j;
+    return -1;
+}
+
+/* Inputs of one value, which no block need be filled with if every loop that reads one takes it so. */
+static void feed_singles(gdi_plan *p)
+{
+    uint64_t lone = 0;
+    for (int k = p->n_out; k < p->n_out + p->n_in; k++) {
+        const gdi_plan_operand *o = p->operand + k;
+        if (!o->cast && (o->feed == GDI_FILL || (o->feed == GDI_ONCE && o->period == 1)))
+            lone |= (uint64_t)1 << k;
     }
+    for (uint64_t before = 0; lone != before;) {
+        before = lone;
+        for (const gdi_micro *m = p->micro; m < p->micro + p->n_micro; m++) {
+            const unsigned bits = lone_operands(m, lone);
+            const int j = lone_loop(m, bits);
+            for (int k = 0; k < GDI_LOOP_VALUES; k++)
+                if ((bits & ~(j < 0 ? 0u : m->lone_from[j])) >> k & 1)
+                    lone &= ~((uint64_t)1 << m->from[k]);
+        }
+    }
+    for (gdi_micro *m = p->micro; lone && m < p->micro + p->n_micro; m++) {
+        const int j = lone_loop(m, lone_operands(m, lone));
+        if (j >= 0)
+            m->fn = m->lone[j];
+    }
+    for (int k = 0; k < p->n_out + p->n_in; k++)
+        if (lone >> k & 1)
+            p->operand[k].feed = GDI_SINGLE;
 }
 
 /* Operands that are not contiguous are read where they lie: to gather them first is to wait for memory, and then again for
@@ -300,13 +328,13 @@ static void choose_unit(gdi_plan *p, const layout *l, int64_t element_nbytes)
     p->unit = stream ? nbytes / widest : p->n_sink > 0 || nbytes / widest < GDI_BLOCK ? GDI_BLOCK : nbytes / widest;
 }
 
-static void choose_blocks(gdi_plan *p, const layout *l, const gdi_single *single)
+static void choose_blocks(gdi_plan *p, const layout *l)
 {
     p->height = 1;
     feed_flat(p, l);
-    feed_singles(p, single);
     if (p->inner < LONG_ROW || !any_fed(p, 0, GDI_GATHER)) {
-        p->block = any_fed(p, p->n_out, GDI_SINGLE) && !any_buffer(p) ? SINGLE_BLOCK : flat_block(p);
+        feed_singles(p);
+        p->block = any_fed(p, p->n_out, GDI_SINGLE) && !any_buffer(p) && p->n_micro == 1 ? SINGLE_BLOCK : flat_block(p);
         p->items = parts(p->n, p->block);
         p->stepped = NULL;
         return;
@@ -314,7 +342,7 @@ static void choose_blocks(gdi_plan *p, const layout *l, const gdi_single *single
     p->by_row = 1;
     feed_rows(p, l);
     feed_stepped(p);
-    feed_singles(p, single);
+    feed_singles(p);
     const int64_t rows = l->ndim > 1 ? l->shape[l->ndim - 2] : 1;
     const int tiled = rows > 1 && any_fed(p, p->n_out, GDI_TURN);
     p->height = tiled ? GDI_TILE_ROWS : 1;
@@ -422,8 +450,7 @@ static void place_operands(gdi_plan *p, const layout *l, const gd_view *const *v
     }
 }
 
-static void finish_plan(gd_program *program, gdi_plan *p, const layout *l, int64_t element_nbytes, int64_t cost,
-                        const gdi_single *single, gdi_step *out)
+static void finish_plan(gd_program *program, gdi_plan *p, const layout *l, int64_t element_nbytes, int64_t cost, gdi_step *out)
 {
     out->kind = GDI_BLOCKS;
     out->u.plan = p;
@@ -432,12 +459,21 @@ static void finish_plan(gd_program *program, gdi_plan *p, const layout *l, int64
     if (p->n_sink > 0) {
         choose_sums(p, l);
     } else {
-        choose_blocks(p, l, single);
+        choose_blocks(p, l);
         p->stretch = p->block;
     }
     choose_grain(p, cost);
     place_buffers(program, p, element_nbytes);
     program->parallel |= p->items > p->grain;
+}
+
+/* The loops of an operation of two operands for the case that the first or the second is one value. */
+static void take_lone(gdi_micro *m, const gdi_map_fn *single)
+{
+    for (int k = 0; k < 2; k++) {
+        m->lone[k] = single[k];
+        m->lone_from[k] = (uint8_t)(1u << k);
+    }
 }
 
 /* The loops for an operation: of contiguous operands; where operand 0, 1 is one element; where operands are spread. */
@@ -453,15 +489,12 @@ static int make_plan(gd_program *program, layout *l, const gd_view *const *view,
     gdi_plan *p = new_plan(program, l, n, 1, 1, 0);
     if (!p)
         return GD_NO_MEMORY;
-    p->micro[0] = (gdi_micro){.fn = of->fn, .from = {1, p->n_in > 1 ? 2 : 1, p->n_in > 2 ? 3 : 1}};
+    p->micro[0] = (gdi_micro){.fn = of->fn, .from = {1, p->n_in > 1 ? 2 : 1, p->n_in > 2 ? 3 : 1}, .reads = (uint8_t)p->n_in};
+    if (p->n_in == 2)
+        take_lone(p->micro, of->single);
     place_operands(p, l, view, t);
     p->stepped = of->stepped;
-    gdi_single single[2] = {{NULL, 0}, {NULL, 0}};
-    if (p->n_in == 2) {
-        single[0] = (gdi_single){of->single[1], 1 << 2};
-        single[of->single[1] != NULL] = (gdi_single){of->single[0], 1 << 1};
-    }
-    finish_plan(program, p, l, 0, cost, single, out);
+    finish_plan(program, p, l, 0, cost, out);
     return GD_OK;
 }
 
@@ -570,6 +603,7 @@ static int64_t read_lines(gdi_plan *p, const gdi_table *t, const layout *l, cons
             *s++ = (gdi_sink){&t->fold[line[1] == GD_FLOAT64], to};
             continue;
         }
+        *m = (gdi_micro){.fn = NULL};
         for (int k = 0; k < GDI_MAP_OPERANDS - 1; k++) {
             last = line[3 + k] >= 0 ? (int)line[3 + k] : last;
             m->from[k] = (uint8_t)last;
@@ -586,6 +620,9 @@ static int64_t read_lines(gdi_plan *p, const gdi_table *t, const layout *l, cons
             continue;
         }
         m->to = (uint8_t)to;
+        m->reads = (uint8_t)(op == GD_OP_CAST ? 1 : gdi_map_arity(op));
+        if (m->reads == 2 && dtype[last] != GD_FLOAT16)
+            take_lone(m, t->single[op][dtype[last]]);
         m++->fn = op == GD_OP_CAST ? t->cast[dtype[last]][line[1]] : gdi_map_lookup(t, op, dtype[last]);
         cost += op == GD_OP_CAST ? 1 : cost_of(op, gd_dtype_nbytes(dtype[last]));
         dtype[to] = (int)line[1];
@@ -660,12 +697,7 @@ int gdi_fused_prepare(gd_program *program, const gd_program_spec *s, const gdi_t
         return GD_NO_MEMORY;
     place_operands(p, &l, view, t);
     const int64_t cost = read_lines(p, t, &l, view, line, lines, &element_nbytes);
-    gdi_single single[2] = {{NULL, 0}, {NULL, 0}};
-    const gdi_micro *m = p->micro;
-    for (int d = 0; d < GD_DTYPE_COUNT; d++)
-        if (p->n_micro == 1 && m->fn && m->fn == t->clip[d][0] && m->from[0] != m->from[1] && m->from[0] != m->from[2])
-            single[0] = (gdi_single){t->clip[d][1], 1u << m->from[1] | 1u << m->from[2]};
-    finish_plan(program, p, &l, element_nbytes, cost, single, out);
+    finish_plan(program, p, &l, element_nbytes, cost, out);
     use_whole(p, t, view[1]->dtype, line);
     choose_ahead(p, &l, line, lines);
     const int64_t scratch = sums > 0 && p->pieces > 1 ? sums * p->items * (int64_t)sizeof(double) : 0;

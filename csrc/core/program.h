@@ -126,7 +126,9 @@ typedef struct gdi_plan_operand {
 typedef struct gdi_micro {
     gdi_map_fn fn;
     gdi_two_fn two;
-    uint8_t to, also, from[GDI_LOOP_VALUES];
+    uint8_t to, also, from[GDI_LOOP_VALUES], reads;      /* the first `reads` of from */
+    uint8_t lone_from[2];
+    gdi_map_fn lone[2];      /* fn where these of from (bits) are one value each; NULL: there is none */
 } gdi_micro;
 
 /* A sum along the last axis of the plan, to operand `to`. */
@@ -158,12 +160,6 @@ typedef struct gdi_plan {
     int64_t stretch;         /* elements of a row that are one item: a block, or of a sum GDI_FOLD_BLOCK of them */
     const int64_t *shape;
 } gdi_plan;
-
-/* The loop of a plan's only operation for the case that these operands (bits by number) are one value each. */
-typedef struct gdi_single {
-    gdi_map_fn fn;
-    uint32_t operands;
-} gdi_single;
 
 typedef struct gdi_phase {
     int64_t items, grain;
@@ -215,8 +211,8 @@ int gdi_map_cost(int op);                        /* rough quarter ns per 4-byte 
 gdi_map_fn gdi_map_lookup(const gdi_table *t, int op, int dtype);
 /* The table whose loop, of the same bits, suits operands in memory; plain: two arrays or more, or bytes. */
 const gdi_table *gdi_map_far(const gdi_table *t, int op, int plain);
-/* (x f y) g z, or with turned z g (x f y), as one loop; NULL: there is none */
-gdi_map_fn gdi_pair_lookup(const gdi_table *t, int f, int g, int turned, int dtype);
+/* (x f y) g z, or with turned z g (x f y), as one loop; m->fn is NULL if there is none */
+void gdi_pair_lookup(const gdi_table *t, int f, int g, int turned, int dtype, gdi_micro *m);
 /* check.c: spec's tables are the caller's, dim and attr the program's own copies */
 int gdi_check(const gd_program_spec *s, const gdi_table *t, gd_fault *fault);
 int64_t gdi_view_count(const gd_program_spec *s, const gd_view *v);

@@ -626,7 +626,10 @@ static void test_pairs(void)
     gdi_group g = small_group((const int64_t (*)[GDI_FUSED_LINE])line, 3);
     CHECK(gdi_find_pair(&g, t, 1, &m) == 0 && gdi_find_pair(&g, t, 0, &m) == 0);
     CHECK(gdi_find_pair(&g, t, 2, &m) == 1 && g.gone[0] && !g.gone[1] && g.gone[2]);
-    CHECK(m.fn == gdi_pair_lookup(t, GD_OP_MULTIPLY, GD_OP_ADD, 1, GD_FLOAT32) && m.to == 0 && m.from[0] == 1 && m.from[1] == 2 && m.from[2] == 5);
+    gdi_micro pair;
+    gdi_pair_lookup(t, GD_OP_MULTIPLY, GD_OP_ADD, 1, GD_FLOAT32, &pair);
+    CHECK(pair.fn && m.fn == pair.fn && m.lone[0] == pair.lone[0] && m.reads == 3);
+    CHECK(m.to == 0 && m.from[0] == 1 && m.from[1] == 2 && m.from[2] == 5);
     line[1][2] = 0, g = small_group((const int64_t (*)[GDI_FUSED_LINE])line, 3), line[2][3] = 3;
     CHECK(gdi_find_pair(&g, t, 2, &m) == 1);
     g = small_group((const int64_t (*)[GDI_FUSED_LINE])line, 3), g.place[0] = g.place[2];      /* line 1 is written over input 2 */
