@@ -9,6 +9,7 @@ or NumPy's large products run on every core.
 """
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -20,9 +21,13 @@ from sweep import DTYPES, Row, main, sample
 import graphdiff as gd
 
 SHAPES = ((1_000_000,), (1000, 1000), (100, 100), (10_000, 10), (10, 100_000), (16,), (8, 8))
+BLOCKS: tuple[tuple[tuple[int, ...], tuple[Any, ...]], ...] = (        # and the axes of them that are reduced
+    ((3, 1000, 300), (0, 1, 2, (0, 1), (1, 2))), ((50, 60, 70), (0, 1, 2, (0, 2))), ((1000, 8, 16), (0, 1, 2, (0, 1), (0, 2))), ((1000, 3), (0, 1)))
+LAYOUTS: dict[str, Callable[[Any], Any]] = {"": lambda x: x, "[:, ::2]": lambda x: x[:, ::2], ".T": lambda x: x.T}
+ONE_AXIS = {"argmax", "argmin"}
 REDUCTIONS = "sum mean prod max min ptp any all argmax argmin count_nonzero var std median".split()
 FLOATS_ONLY = {"prod", "var", "std"}                  # of integers: products overflow, moments are those of float64
-SORTED = ((100, 16), (100, 100), (50, 500), (20, 1000), (4, 4000), (1, 100_000), (1000, 8))
+SORTED = ((7,), (30,), (1000,), (100_000,), (300, 30), (100, 16), (100, 100), (50, 500), (20, 1000), (4, 4000), (1, 100_000), (1000, 8))
 SIZES = (1, 2, 3, 4, 7, 8, 16, 17, 31, 64, 100, 256)
 
 
@@ -40,21 +45,37 @@ def both(name: str, shapes: Any, dtype: str, f: Callable[..., Any], close: float
     return Row(f"{name} {dtype}", partial(operands, *shapes, dtype=dtype), partial(f, gd), partial(f, np), tolerance=close)
 
 
+def reduction(name: str, shape: tuple[int, ...], axis: Any, layout: str, dtype: str) -> Iterator[Row]:
+    """A row, or none where NumPy computes something else."""
+    real = dtype.startswith("float")
+    if (name in FLOATS_ONLY and not real) or (dtype == "bool" and name in ("ptp", "median")):
+        return
+    if dtype in ("bool", "uint8") and name in ("sum", "mean", "average"):
+        return                                        # NumPy's sum of bytes is unsigned: another dtype than ours
+    if dtype == "float16" and name in ("sum", "var", "std"):
+        return                                        # NumPy rounds partial sums to float16: its results are far off
+    axes = range(len(shape)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    n = math.prod(shape[a] for a in axes)
+    close = 2e-2 if dtype == "float16" else 1e-4 if dtype == "float32" and n > 100 else tolerance(dtype, n)
+    yield both(f"{name} axis={axis} {shape}{layout}", [shape], dtype, lambda m, x: getattr(m, name)(LAYOUTS[layout](x), axis=axis), close)
+
+
 def reductions() -> Iterator[Row]:
     for dtype in DTYPES:
-        real = dtype.startswith("float")
-        for shape in SHAPES:
-            for axis in (None,) if len(shape) == 1 else (None, 0, 1):
-                n = int(np.prod(shape)) if axis is None else shape[axis]
-                for name in REDUCTIONS:
-                    if (name in FLOATS_ONLY and not real) or (dtype == "bool" and name in ("ptp", "median")):
-                        continue
-                    if dtype in ("bool", "uint8") and name in ("sum", "mean"):
-                        continue                      # NumPy's sum of bytes is unsigned: another dtype than ours
-                    if dtype == "float16" and name in ("sum", "var", "std"):
-                        continue                      # NumPy rounds partial sums to float16: its results are far off
-                    close = 2e-2 if dtype == "float16" else 1e-4 if dtype == "float32" and n > 100 else tolerance(dtype, n)
-                    yield both(f"{name} axis={axis} {shape}", [shape], dtype, lambda m, x, name=name, axis=axis: getattr(m, name)(x, axis=axis), close)
+        for name in REDUCTIONS:
+            for shape in SHAPES:
+                for axis in (None,) if len(shape) == 1 else (None, 0, 1):
+                    yield from reduction(name, shape, axis, "", dtype)
+        if dtype in ("uint8", "float16"):
+            continue
+        for name in [*REDUCTIONS, "average"]:
+            for blocks, axes in BLOCKS:
+                for axis in axes:
+                    if not (name in ONE_AXIS and isinstance(axis, tuple)):
+                        yield from reduction(name, blocks, axis, "", dtype)
+            for layout in ("[:, ::2]", ".T"):
+                for axis in (None, 0, 1):
+                    yield from reduction(name, (300, 400), axis, layout, dtype)
 
 
 def scans_and_sorts() -> Iterator[Row]:
@@ -64,10 +85,18 @@ def scans_and_sorts() -> Iterator[Row]:
                 if dtype not in ("uint8", "float16"):
                     yield both(f"cumsum axis={axis} {shape}", [shape], dtype, lambda m, x, axis=axis: m.cumsum(x, axis=axis),
                                1e-2 if dtype == "float32" else 1e-9)
+                    if dtype != "int64":              # NumPy's of int32 are int64
+                        yield both(f"cumprod axis={axis} {shape}", [shape], dtype, lambda m, x, axis=axis: m.cumprod(x, axis=axis),
+                                   1e-2 if dtype == "float32" else 1e-9)
         for shape in SORTED:
             yield both(f"sort {shape}", [shape], dtype, lambda m, x: m.sort(x, axis=-1))
             yield Row(f"argsort {shape} {dtype}", partial(operands, shape, dtype=dtype), gd.argsort, lambda x: np.argsort(x, kind="stable"))
         yield both("sort axis=0 (100, 1000)", [(100, 1000)], dtype, lambda m, x: m.sort(x, axis=0))
+        yield Row(f"argsort axis=0 (100, 1000) {dtype}", partial(operands, (100, 1000), dtype=dtype), lambda x: gd.argsort(x, axis=0),
+                  lambda x: np.argsort(x, axis=0, kind="stable"))
+        for shape in ((1000,), (100_000,), (100, 100)):
+            yield Row(f"top_k 5 {shape} {dtype}", partial(operands, shape, dtype=dtype), lambda x: gd.top_k(x, 5),
+                      lambda x: np.sort(x, axis=-1)[..., :-6:-1])
 
 
 MOVES: dict[str, tuple[int, Callable[..., Any]]] = {
@@ -99,6 +128,12 @@ def places(n: int, shape: Any) -> Any:
     return np.random.default_rng(3).integers(0, n, shape)
 
 
+def added(x: Any, i: Any, v: Any) -> Any:
+    out = x.copy()
+    np.add.at(out, i, v)
+    return out
+
+
 def indexing() -> Iterator[Row]:
     """Each: the array's shape, the size of the axis that is indexed, the shapes of indices, and the expression."""
     cases: dict[str, tuple[Any, int, list[Any], Callable[..., Any]]] = {
@@ -108,11 +143,24 @@ def indexing() -> Iterator[Row]:
         "take columns": ((500, 500), 500, [100], lambda m, x, i: m.take(x, i, axis=1)),
         "x[i, j]": ((500, 500), 500, [10_000, 10_000], lambda m, x, i, j: x[i, j]),
         "take_along_axis": ((500, 500), 500, [(500, 500)], lambda m, x, i: m.take_along_axis(x, i, axis=1)),
+        "take_along_axis axis=0": ((500, 500), 500, [(500, 500)], lambda m, x, i: m.take_along_axis(x, i, axis=0)),
+        "take_along_axis of one": ((1000, 10), 10, [(1000, 1)], lambda m, x, i: m.take_along_axis(x, i, axis=1)),
+        "where of mask": ((500, 500), 2, [(500, 500)], lambda m, x, i: m.where(i > 0, x, x[0])),
     }
     for dtype in DTYPES:
         for name, (shape, n, at, f) in cases.items():
             yield Row(f"{name} {dtype}", lambda shape=shape, n=n, at=at, dtype=dtype: [sample(shape, dtype), *[places(n, a) for a in at]],
                       partial(f, gd), partial(f, np))
+    for dtype in ("int64", "float32", "float64"):
+        for shape, n in ((1000, 100), (100_000, 100_000), ((1000, 64), 500)):
+            rest = () if isinstance(shape, int) else shape[1:]
+            arrays = partial(lambda shape, n, rest, dtype: [sample(shape, dtype), places(1000, n), sample((n, *rest), dtype, 1)], shape, n, rest, dtype)
+            yield Row(f".at[].add {n} to {shape} {dtype}", arrays, lambda x, i, v: x.at[i].add(v), added, tolerance=1e-3)
+            yield Row(f"segment_sum {n} to {shape} {dtype}", lambda arrays=arrays: arrays()[1:], lambda i, v: gd.segment_sum(v, i, 1000),
+                      lambda i, v, rest=rest: added(np.zeros((1000, *rest), v.dtype), i, v), tolerance=1e-3)
+    for n, classes in ((1000, 10), (100, 1000)):
+        yield Row(f"one_hot {n} of {classes}", lambda n=n, classes=classes: [places(classes, n)], lambda i, c=classes: gd.one_hot(i, c, "float32"),
+                  lambda i, c=classes: np.eye(c, dtype="float32")[i])
 
 
 def largest_of_windows(x: Any, p: int) -> Any:
