@@ -337,6 +337,23 @@ def test_sums_of_arrays_beyond_the_caches_have_the_bits_of_sums_of_pieces(shape,
     assert abs(float(all_of_it) - exact.sum()) <= (1e-6 if dtype == "float32" else 1e-13) * np.abs(exact).sum()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(128, 128), (300, 257), (129, 512), (4100, 130), (640, 2100)])
+def test_sums_of_columns_have_the_bits_of_sums_of_rows_wherever_in_a_line_they_start(shape, dtype):
+    a = rand(*shape, dtype=dtype)
+    x, t = nodes(a, np.ascontiguousarray(a.T))
+    want = gd.function([t], [gd.sum(t, axis=1), gd.prod(t, axis=1)], threads=1)(np.ascontiguousarray(a.T))
+    columns = [gd.function([x], [gd.sum(x, axis=0), gd.prod(x, axis=0)], threads=n) for n in (1, 2)]
+    memory = np.empty(a.size + 16, dtype)
+    for start in range(16):
+        here = memory[start:start + a.size].reshape(shape)
+        here[...] = a
+        for f in columns:
+            for one, two in zip(f(here), want, strict=True):
+                assert one.tobytes() == two.tobytes()
+    np.testing.assert_allclose(want[0], a.astype(np.longdouble).sum(0).astype(dtype), rtol=0, atol=1e-3 if dtype == "float32" else 1e-11)
+
+
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "int64", "float32", "float64"])
 @pytest.mark.parametrize("shape", [(70_000,), (300, 1000), (2, 40_000), (20_000, 3), (9, 5, 70), (0, 4), (600, 64)])
 def test_counts_and_sums_of_small_integers(shape, dtype):
