@@ -185,6 +185,47 @@ def test_between_other_instructions():
     assert w.shape == (48, 48)
 
 
+LARGE = (1024, 300)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [LARGE, (70, 8000), (5000, 128), (16, 64, 300)])
+def test_sums_of_columns_of_products_need_no_array_of_them(shape, dtype):
+    axis = tuple(range(len(shape) - 1))
+    x, y = gd.input("x", shape, dtype), gd.input("y", shape, dtype)
+    a = draw([x, y])
+    f = same_bits([x, y], [gd.sum(x * y, axis=axis)], a)
+    assert names(f) == ["rows"] and f.plan.arena_nbytes == 0
+    np.testing.assert_allclose(f(*a)[0], np.sum(a[0].astype("f8") * a[1], axis=axis), rtol=0, atol=1e-3 if dtype == "float32" else 1e-11)
+    # whoever else reads the products element by element makes them again
+    p = x * y
+    s = gd.sum(p, axis=axis, keepdims=True)
+    f = same_bits([x, y], [p - y * s, s], a)
+    assert names(f) == ["rows", "fused"] and f.plan.arena_nbytes <= s.size * s.dtype.itemsize
+    inputs, outputs = with_gradients(lambda x: gd.softmax(x, axis=axis[-1]), shape, dtype=dtype)
+    f = same_bits(inputs, outputs, draw(inputs))
+    assert names(f) == ["softmax", "rows", "fused"] if len(shape) == 2 else "rows" not in names(f)
+
+
+def test_sums_of_columns_of_what_has_an_array_anyway():
+    x, y, w = gd.input("x", LARGE), gd.input("y", LARGE), gd.input("w", (300, 40))
+    small = gd.input("small", (100, 300))
+    p = x * y
+    for outputs in ([gd.sum(p, axis=0), p],                              # it is a result
+                    [gd.sum(p, axis=0), p @ w],                          # or the operand of something else
+                    [gd.sum(gd.exp(x), axis=0)],                         # or dear to make
+                    [gd.sum(gd.exp(x) * y, axis=0)],                     # or the end of a chain
+                    [gd.sum(small * small, axis=0)]):                    # or stays in cache
+        f = same_bits([x, y, w, small], outputs, draw([x, y, w, small]))
+        assert "rows" not in names(f)
+    # two arrays that would wait in the place of one
+    m, n = gd.input("m", (300, 300)), gd.input("n", (300, 300))
+    p = (x @ m) * (y @ n)
+    inputs = [x, y, m, n]
+    f = same_bits(inputs, [p - gd.sum(p, axis=0)], draw(inputs))
+    assert "rows" not in names(f)
+
+
 def test_listing():
     x = gd.input("x", (4, 32), "float32")
     y = gd.tanh(x)

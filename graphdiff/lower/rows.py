@@ -6,6 +6,9 @@ its sums, another sweep. What a later sweep needs of an earlier one is held wher
 they are long. Sums of columns (the gradients of scales and shifts) are taken on the way. Bits are those of the members.
 
 Rows may be any axes that include the last: those of a layer, or all but the channels of an image.
+
+Sums of columns without sums of rows (sum(x * y, axis=0)) are such an instruction, too, where they save an array of products: it is
+multiplied again for whoever else reads it.
 """
 from __future__ import annotations
 
@@ -28,6 +31,8 @@ CHEAP = frozenset(("add", "subtract", "multiply", "zmul", "divide", "negative", 
 # filled with it, which is only worth while when several sums save passes over memory.
 LINKS = frozenset(("add", "subtract", "multiply", "zmul", "divide", "negative", "square"))
 QUICK = frozenset(("add", "subtract", "multiply", "negative", "square"))
+# Sums of columns alone, of an array that a core's caches do not hold: at least so many rows and columns, and bytes.
+TALL, WIDE, LARGE = 64, 128, 1 << 20
 # A group ends when nothing has joined it for so long; what leads to a sum is looked for as far back.
 STALE = 64
 
@@ -59,6 +64,21 @@ def _domain(instr: Any) -> _Domain | None:
         return None
     n = count(d.sizes(axes))
     return d if SHORTEST <= n <= LONGEST and count(d.sizes(d.kept)) > 1 else None
+
+
+def _column_domain(instr: Any) -> _Domain | None:
+    """The rows of a large array of which an instruction sums up the columns."""
+    _, _, (v, *_), _, node = instr
+    if node is None or node.op.name != "sum" or v.dtype not in (FLOAT32, FLOAT64):
+        return None
+    shape, axes = node.inputs[0].shape, node._attrs[0]
+    long = [i for i, n in enumerate(shape) if n != 1]
+    summed = [i for i in long if i in axes]
+    if not summed or summed == long or summed != long[:len(summed)]:
+        return None
+    d = _Domain(shape, tuple([i for i in range(len(shape)) if i not in axes]), v.dtype)
+    n, rows = count(d.sizes(d.axes)), count(d.sizes(axes))
+    return d if WIDE <= n <= WIDEST and rows >= TALL and rows * n * v.dtype.itemsize >= LARGE else None
 
 
 def _unturned(v: View, order: Sequence[int]) -> View:
@@ -100,6 +120,7 @@ class _Rows:
         self.small: dict[int, int] = {}          # buffer -> the sweep in which it can be used first
         self.inputs: dict[Any, View] = {}        # key -> view in the order of the rows' axes; of small ones over the kept axes
         self.late: set[int] = set()              # buffers of what must run after the group
+        self.again: set[int] = set()             # buffers that are made again elsewhere: nothing of them leaves the group
         self.touched: set[int] = set()           # buffers with several writers that the group or what is late uses
 
     # -- what may join -----------------------------------------------------------------------------------------------
@@ -251,7 +272,8 @@ class _Writer:
                 if not isinstance(k, tuple):
                     self.uses[k] = self.uses.get(k, 0) + 1
         f = g.finder
-        self.outs = [m for m in g.members if m.kind == "column" or f.uses[self.made(m)] > self.uses.get(self.made(m), 0) or self.made(m) in f.fixed]
+        self.outs = [m for m in g.members if m.kind == "column" or self.made(m) in f.fixed
+                     or (f.uses[self.made(m)] > self.uses.get(self.made(m), 0) and self.made(m) not in g.again)]
         self.sweep = self._sweeps()
         self.held = self._held()
         self.number: dict[Any, int] = {}
@@ -413,6 +435,7 @@ class _Finder:
         self.uses, self.writes = usage(instrs, len(buffers))
         self.instrs = instrs[:commit]
         self.wanted: dict[int, _Domain] = {}     # id of an instruction that a sum of rows needs, or of the sum
+        self.columns: dict[int, tuple[_Domain, Any]] = {}     # id of a sum of columns alone: what it sums up is made by this
         self._seeds()
 
     def fusable(self, instr: Any) -> bool:
@@ -429,11 +452,15 @@ class _Finder:
         """Sums of rows that elementwise work of the whole size uses, and what leads to them."""
         readers: dict[int, list[int]] = {}
         makers: dict[int, int] = {}
-        sums = []
+        sums, columns = [], []
         for i, instr in enumerate(self.instrs):
-            if instr[0] == "sum" and (d := _domain(instr)) is not None:
+            if instr[0] != "sum":
+                continue
+            if (d := _domain(instr)) is not None:
                 sums.append((i, d))
-        if not sums:
+            elif (d := _column_domain(instr)) is not None:
+                columns.append((i, d))
+        if not sums and not columns:
             return
         for i, (_, outs, ins, _, _) in enumerate(self.instrs):
             for v in ins:
@@ -453,6 +480,48 @@ class _Finder:
                     k = makers.get(v.buffer, -1) if v.buffer >= 0 else -1
                     if k >= 0 and i - k < STALE and count(self.instrs[k][1][0].shape) == count(d.shape) and self.fusable(self.instrs[k]):
                         stack.append(k)
+
+        for i, d in columns:
+            j = makers.get(self.instrs[i][2][0].buffer, -1)
+            if id(self.instrs[i]) not in self.wanted and 0 <= j < i < j + STALE and self._is_multiplied(j, i, d, readers, makers):
+                self.columns[id(self.instrs[i])] = d, self.instrs[j]
+
+    def _is_multiplied(self, j: int, i: int, d: _Domain, readers: Mapping[int, Sequence[int]], makers: Mapping[int, int]) -> bool:
+        """Is it better that instruction j is done in the sum of columns i and again in what else reads it, than that it has an array?"""
+        op, (out, *_), ins, _, _ = instr = self.instrs[j]
+        whole = [v for v in ins if not _still(v)]
+        if op not in LINKS or id(instr) in self.wanted or out.buffer in self.fixed or not self.fusable(instr) \
+                or any(v.dtype is not d.dtype or (v.buffer >= 0 and self.writes[v.buffer] > 1) for v in (*ins, out)):
+            return False
+        others = [k for k in readers[out.buffer] if k != i]
+        if any(k < i or not self.fusable(self.instrs[k]) or count(self.instrs[k][1][0].shape) != count(d.shape) for k in others):
+            return False
+        dying = 0                                # arrays that would have to stay for it, in the place of the one that is saved
+        for v in whole:
+            k = makers.get(v.buffer, -1)
+            if k >= 0 and len(readers[v.buffer]) == 1 and self.fusable(self.instrs[k]):
+                return False                     # a chain: better one group before the sum
+            dying += v.buffer >= 0 and v.buffer not in self.fixed and max(readers[v.buffer]) == j
+        return dying < 2
+
+    def _column_sum(self, instr: Any, result: list[Any]) -> tuple[Any, Any] | None:
+        """A sum of columns and what makes its operand, which leaves the result or goes behind."""
+        domain, maker = self.columns[id(instr)]
+        at = next((k for k in range(len(result) - 1, max(len(result) - 2 * STALE, 0) - 1, -1) if result[k] is maker), -1)
+        g = _Rows(domain, self)
+        product = maker[1][0].buffer
+        if at < 0 or any(v.buffer == product for late in result[at + 1:] for v in late[2]) \
+                or not g.take(maker, True) or not g.take(instr, True):
+            return None
+        g.again.add(product)
+        found = _Writer(g).instruction()
+        if found is None:
+            return None
+        del result[at]
+        result.append(found[0])
+        if self.uses[product] > 1:
+            result.append(maker)
+        return found
 
     def _is_used(self, i: int, d: _Domain, readers: Mapping[int, Sequence[int]]) -> bool:
         rows, size = count(d.sizes(d.kept)), count(d.shape)
@@ -479,7 +548,12 @@ class _Finder:
         while work:
             domain = self.wanted.pop(id(work[0]), None)
             if domain is None:
-                result.append(work.popleft())
+                instr = work.popleft()
+                columns = self._column_sum(instr, result) if id(instr) in self.columns else None
+                if columns is None:
+                    result.append(instr)
+                else:
+                    made[id(columns[0])] = columns[1]
                 continue
             taken, before, late, found = self._stream(work, domain)
             if found is None:
@@ -515,7 +589,7 @@ def rows(instrs: Sequence[Any], commit: int, buffers: Sequence[int], fixed: Mapp
          elementwise: Container[str]) -> tuple[list[Any], int, dict[int, Any]]:
     """(instructions, commit, members): members gives (op, node) of every line by the id of a new instruction."""
     finder = _Finder(instrs, commit, buffers, fixed, elementwise)
-    if not finder.wanted:
+    if not finder.wanted and not finder.columns:
         return list(instrs), commit, {}
     result, made = finder.run()
     return result + list(instrs[commit:]), len(result), made
