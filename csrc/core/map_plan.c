@@ -569,9 +569,9 @@ static void find_loops(gdi_group *g, const gdi_table *t, const gdi_plan *p, cons
             g->single[k] &= l->stride[k][d] == 0;
     }
     for (int i = 0; i < g->lines; i++) {
+        made[i] = (gdi_micro){.fn = NULL};
         const int loop = gdi_find_loop(g, i, made + i);
         made[i].fn = loop >= 0 ? t->loop[g->dtype == GD_FLOAT64][loop] : NULL;
-        made[i].two = NULL;
     }
     for (int i = 0; i < g->lines; i++)
         if (!g->gone[i])
