@@ -13,6 +13,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -100,24 +101,57 @@ def scans_and_sorts() -> Iterator[Row]:
 
 
 MOVES: dict[str, tuple[int, Callable[..., Any]]] = {
-    "stack axis=0": (2, lambda m, x, y: m.stack([x, y])),
-    "stack axis=-1": (2, lambda m, x, y: m.stack([x, y], axis=-1)),
-    "concatenate axis=0": (2, lambda m, x, y: m.concatenate([x, y])),
-    "concatenate axis=1": (2, lambda m, x, y: m.concatenate([x, y], axis=1)),
-    "pad": (1, lambda m, x: m.pad(x, 1)),
-    "roll axis=0": (1, lambda m, x: m.roll(x, 3, axis=0)),
-    "roll axis=1": (1, lambda m, x: m.roll(x, 3, axis=1)),
-    "tile": (1, lambda m, x: m.tile(x, (2, 2))),
-    "repeat axis=0": (1, lambda m, x: m.repeat(x, 2, axis=0)),
-    "repeat axis=1": (1, lambda m, x: m.repeat(x, 2, axis=1)),
-    "tril": (1, lambda m, x: m.tril(x)),
+    "stack": (2, lambda m, x, y, a: m.stack([x, y], axis=a)),
+    "stack of 3": (3, lambda m, x, y, z, a: m.stack([x, y, z], axis=a)),
+    "concatenate": (2, lambda m, x, y, a: m.concatenate([x, y], axis=a)),
+    "concatenate of 3": (3, lambda m, x, y, z, a: m.concatenate([x, y, z], axis=a)),
+    "split": (1, lambda m, x, a: m.split(x, 2, axis=a)[1]),
+    "flip": (1, lambda m, x, a: m.flip(x, axis=a)),
+    "roll": (1, lambda m, x, a: m.roll(x, 3, axis=a)),
+    "repeat": (1, lambda m, x, a: m.repeat(x, 2, axis=a)),
 }
+WHOLE_MOVES: dict[str, Callable[..., Any]] = {
+    "flip": lambda m, x: m.flip(x),
+    "roll": lambda m, x: m.roll(x, 3),
+    "pad": lambda m, x: m.pad(x, 1),
+    "tile": lambda m, x: m.tile(x, (2, 2)),
+    "tril": lambda m, x: m.tril(x),
+    "triu": lambda m, x: m.triu(x),
+    "diagonal": lambda m, x: m.diagonal(x),
+    "rot90": lambda m, x: m.rot90(x),
+    "moveaxis": lambda m, x: m.moveaxis(x, 0, -1),
+    "swapaxes": lambda m, x: m.swapaxes(x, 0, 1),
+    "ravel turned": lambda m, x: m.ravel(m.swapaxes(x, -1, -2)),
+    "broadcast rows": lambda m, x: m.broadcast_to(x[:1], x.shape),
+    "broadcast columns": lambda m, x: m.broadcast_to(x[..., :1], x.shape),
+}
+TURNED = ((60, 70, 80), (8, 300, 200), (300, 200, 3), (300, 4, 200), (64, 64, 64), (1024, 512))
+
+
+def moved(name: str, shapes: Any, dtype: str, f: Callable[..., Any]) -> Row:
+    """A row whose result is an array of its own: where NumPy returns a view, its copy in C order."""
+    def numpy(*xs: Any) -> Any:
+        y = f(np, *xs)
+        return np.array(y, order="C") if y.base is not None and np.may_share_memory(y, xs[0]) else y
+
+    return Row(f"{name} {dtype}", partial(operands, *shapes, dtype=dtype), partial(f, gd), numpy)
 
 
 def movement() -> Iterator[Row]:
     for dtype in DTYPES:
-        for name, (n, f) in MOVES.items():
-            yield both(f"{name} (500, 500)", [(500, 500)] * n, dtype, f)
+        for shape in ((500, 500), (40, 50, 60)):
+            for name, (n, f) in MOVES.items():
+                for a in range(-1, len(shape) - 1):
+                    yield moved(f"{name} axis={a} {shape}", [shape] * n, dtype, partial(f, a=a))
+            for name, g in WHOLE_MOVES.items():
+                yield moved(f"{name} {shape}", [shape], dtype, g)
+        for shape in TURNED:
+            for order in list(permutations(range(len(shape))))[1:]:
+                yield moved(f"transpose {order} {shape}", [shape], dtype, lambda m, x, order=order: m.transpose(x, order))
+        for small in ((500, 1), (500, 20)):
+            yield moved(f"concatenate axis=1 (500, 500) {small}", [(500, 500), small, (500, 3)], dtype, lambda m, *xs: m.concatenate(xs, axis=1))
+        for n in (3, 30):
+            yield moved(f"concatenate axis=0 {n} of ({n},)", [(n,)] * n, dtype, lambda m, *xs: m.concatenate(xs))
         if dtype != "bool":
             yield both("diff (500, 500)", [(500, 500)], dtype, lambda m, x: m.diff(x))
             for n in (30, 1000):
