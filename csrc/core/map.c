@@ -184,7 +184,7 @@ static void gather_tile(const gdi_plan *p, const gdi_plan_operand *o, const char
             __builtin_prefetch(place + k * across);
             __builtin_prefetch(place + k * across + (b->rows - 1) * down);
         }
-        o->move(buffer + j * size, place + j * across, &(gdi_block){b->rows, n, GDI_TILE_COLUMNS, 1, down / size, across / size});
+        o->move(buffer + j * size, place + j * across, &(gdi_block){b->rows, n, GDI_TILE_STRIDE, 1, down / size, across / size});
     }
 }
 
@@ -238,7 +238,7 @@ static const void *load(const gdi_plan *p, const gdi_plan_operand *o, feed *f, c
         }
         if (row == 0)
             gather_tile(p, o, at, f->raw, b);
-        values = f->raw + row * GDI_TILE_COLUMNS * o->size;
+        values = f->raw + row * GDI_TILE_STRIDE * o->size;
     }
     f->held = at;
     if (!o->cast)
@@ -332,6 +332,31 @@ static void run_tile(const gdi_plan *p, feed *f, block *b, values *v)
     for (int64_t row = 0; row < b->rows; row++, ++*at)
         run_row(p, f, b, row, v);
     *at = first;
+}
+
+/* The tile of a plan that is direct: what is turned is gathered, then only addresses change from row to row. */
+static void run_direct_tile(const gdi_plan *p, const feed *f, const block *b)
+{
+    const int n = p->n_out + p->n_in;
+    const gdi_micro *m = p->micro;
+    char *at[GDI_MAP_OPERANDS];
+    int64_t down[GDI_MAP_OPERANDS];
+    for (int k = 0; k < n; k++) {
+        const gdi_plan_operand *o = p->operand + k;
+        at[k] = address(p, o, f + k, b);
+        down[k] = o->stride[p->ndim - 2];
+        if (o->feed == GDI_TURN) {
+            gather_tile(p, o, at[k], f[k].raw, b);
+            at[k] = f[k].raw;
+            down[k] = GDI_TILE_STRIDE * o->size;
+        }
+    }
+    for (int64_t row = 0; row < b->rows; row++) {
+        const void *const in[GDI_LOOP_VALUES] = {at[m->from[0]], at[m->from[1]], at[m->from[2]], at[m->from[3]], at[m->from[4]]};
+        m->fn(b->count, in, at[0]);
+        for (int k = 0; k < n; k++)
+            at[k] += down[k];
+    }
 }
 
 /* Rows [lo, hi) of a plan that is direct: from one to the next along the axis before the last only addresses change. */
@@ -435,7 +460,7 @@ void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, c
         run_whole(p, f, lo, hi, scratch);
         return;
     }
-    if (p->direct && p->ahead_lines == 0) {
+    if (p->direct && p->height == 1 && p->ahead_lines == 0) {
         run_direct(p, f, lo, hi);
         return;
     }
@@ -446,6 +471,8 @@ void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, c
             advance(p, i - 1, &b);
         if (p->n_sink > 0)
             run_sums(p, f, &b, &v, i, scratch);
+        else if (p->height > 1 && p->direct)
+            run_direct_tile(p, f, &b);
         else if (p->height > 1)
             run_tile(p, f, &b, &v);
         else

@@ -233,21 +233,24 @@ static void feed_singles(gdi_plan *p)
 }
 
 /* Operands that are not contiguous are read where they lie: to gather them first is to wait for memory, and then again for
- * that of the result. Where shuffles gather several elements of 4 bytes at once, that is as fast, unless the loop shuffles. */
-enum { STEPPED_4_FROM = 4 };
+ * that of the result. Where shuffles gather several elements at once, that is as fast, unless the loop shuffles: every other
+ * element of both, or one of the two backwards, or both. */
+enum { STEPPED_4_FROM = 4, STEPPED_8_FROM = 2 };
 static void feed_stepped(gdi_plan *p)
 {
-    int spread = 0, halves = 1, fit = p->stepped && p->operand[0].feed == GDI_DIRECT && !p->operand[0].stream;
+    int spread = 0, halves = 1, back = 0, near = 1, fit = p->stepped && p->operand[0].feed == GDI_DIRECT && !p->operand[0].stream;
     for (int k = 1; k < p->n_out + p->n_in; k++) {
         const gdi_plan_operand *o = p->operand + k;
         const int64_t stride = o->stride[p->ndim - 1] / o->size, apart = stride < 0 ? -stride : stride;
         fit &= o->feed != GDI_TURN && !o->cast;
-        spread |= o->feed == GDI_GATHER && (o->size == 8 || apart >= STEPPED_4_FROM);
+        spread |= o->feed == GDI_GATHER && apart >= (o->size == 8 ? STEPPED_8_FROM : STEPPED_4_FROM);
         halves &= stride == 2;
+        back |= stride == -1;
+        near &= apart == 1;
         if (fit)
             p->step[k - 1] = stride;
     }
-    if (!fit || !(spread || halves)) {
+    if (!fit || !(spread || halves || (near && back))) {
         p->stepped = NULL;
         return;
     }
@@ -346,11 +349,13 @@ static void choose_blocks(gdi_plan *p, const layout *l)
     const int64_t rows = l->ndim > 1 ? l->shape[l->ndim - 2] : 1;
     const int tiled = rows > 1 && any_fed(p, p->n_out, GDI_TURN);
     p->height = tiled ? GDI_TILE_ROWS : 1;
-    p->block = tiled ? GDI_TILE_COLUMNS : any_buffer(p) || p->n_micro > 1 ? p->unit : DIRECT_BLOCK;
+    p->block = tiled ? least(p->unit, GDI_TILE_COLUMNS) : any_buffer(p) || p->n_micro > 1 ? p->unit : DIRECT_BLOCK;
     p->pieces = parts(p->inner, p->block);
     p->items = p->n / p->inner / rows * parts(rows, p->height) * p->pieces;
-    p->direct = p->n_out == 1 && p->n_in < GDI_MAP_OPERANDS && p->n_micro == 1 && p->micro->fn && p->micro->to == 0
-                && p->pieces == 1 && !tiled && !any_buffer(p);
+    int lies = tiled || p->pieces == 1;
+    for (int k = 0; k < p->n_out + p->n_in; k++)
+        lies &= !has_buffer(p->operand + k) || (tiled && p->operand[k].feed == GDI_TURN && !p->operand[k].cast);
+    p->direct = lies && p->n_out == 1 && p->n_in < GDI_MAP_OPERANDS && p->n_micro == 1 && p->micro->fn && p->micro->to == 0;
 }
 
 /* Every row is cut into items of GDI_FOLD_BLOCK elements, and those into blocks. */

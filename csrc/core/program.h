@@ -49,8 +49,9 @@ enum { GDI_MAX_OPERANDS = 64, GDI_MAX_THREADS = 64, GDI_MAP_OPERANDS = 4 };
  * result, numbers of up to three operands (-1: none). Numbers below n_out + n_in are the instruction's operands, the
  * next GDI_FUSED_REGISTERS are blocks of the group's own. */
 enum { GDI_FUSED_OPERANDS = 32, GDI_FUSED_REGISTERS = 32, GDI_FUSED_LINE = 6, GDI_FUSED_LINES = 256 };
-/* A turned operand is gathered in tiles: 16 rows use up a cache line of float32, 128 columns make a call worth it. */
-enum { GDI_TILE_ROWS = 16, GDI_TILE_COLUMNS = 128 };
+/* A turned operand is gathered in tiles: 32 rows use up most of the cache lines they touch, 512 columns make what is done for a row
+ * worth it: with 128, x.T + x took up to twice as long. Rows of a power of 2 would push each other out of L1. */
+enum { GDI_TILE_ROWS = 32, GDI_TILE_COLUMNS = 512, GDI_TILE_STRIDE = GDI_TILE_COLUMNS + 16 };
 
 /* ---- steps ---- */
 enum gdi_step_kind {
@@ -245,7 +246,7 @@ int64_t gdi_scalar_count(const gd_program_spec *s);
 int gdi_scalar_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out);
 void gdi_scalars_finish(gd_program *p);
 /* map.c: items [lo, hi) of a plan; local: its buffers (the elements as they are, and float16 as float32), its registers */
-enum { GDI_MAP_RAW_NBYTES = GDI_TILE_ROWS * GDI_TILE_COLUMNS * 8, GDI_MAP_WIDE_NBYTES = GDI_BLOCK * 16 };
+enum { GDI_MAP_RAW_NBYTES = GDI_TILE_ROWS * GDI_TILE_STRIDE * 8, GDI_MAP_WIDE_NBYTES = GDI_BLOCK * 16 };
 enum { GDI_MAP_BUFFER_NBYTES = GDI_MAP_RAW_NBYTES + GDI_MAP_WIDE_NBYTES };
 void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, char *local, char *scratch);
 /* after all items: sums of rows that took several; scratch has the sums of the items */

@@ -1,0 +1,110 @@
+"""Copies that have a loop of their own, and operands that an operation reads transposed or backwards: NumPy's bits, of every dtype,
+around the sizes where loops change, for one thread and two."""
+import itertools
+
+import numpy as np
+import pytest
+
+import graphdiff as gd
+
+DTYPES = ["bool", "uint8", "int32", "int64", "float16", "float32", "float64"]
+NUMBERS = DTYPES[2:]
+
+
+def draw(*shape, dtype, seed=0):
+    """Any bits at all, so that what is moved is seen to be moved; of bool the two that there are."""
+    random = np.random.default_rng([seed, *shape])
+    if dtype == "bool":
+        return random.random(shape) < 0.5
+    size = np.dtype(dtype).itemsize
+    return random.integers(0, 256, (*shape, size), "uint8").view(dtype).reshape(shape)
+
+
+def small(*shape, dtype, seed=0):
+    """Whole numbers whose sums and products are exact in every dtype."""
+    return np.random.default_rng([seed, *shape]).integers(0, 8, shape).astype(dtype)
+
+
+def check(build, *arrays, same=lambda a, b: a.tobytes() == b.tobytes()):
+    """The listed outputs of `build` have NumPy's bits."""
+    nodes = [gd.input(f"x{i}", a.shape, a.dtype) for i, a in enumerate(arrays)]
+    want = build(np, *arrays)
+    for threads in (1, 2):
+        got = gd.function(nodes, build(gd, *nodes), threads=threads)(*arrays)
+        for a, b in zip(got, want, strict=True):
+            assert a.shape == b.shape and a.dtype == b.dtype and same(a, np.ascontiguousarray(b)), (threads, a.shape)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("nbytes", [8, 64, 120, 128, 136, 200, 1000, 8192, 8200])
+def test_rows_repeated(nbytes, dtype):
+    n = nbytes // np.dtype(dtype).itemsize
+    for shape, times in (((5, 7, n), 2), ((2, 3, n), 5), ((1, 9, n + 1), 3), ((3, 1, n), 4)):
+        x = draw(*shape, dtype=dtype)
+        check(lambda m, x, r=times: [m.repeat(x, r, axis=0), m.repeat(x, r, axis=1), m.tile(x, (r, 2, 1)), m.tile(x, (1, r, 2)),
+                                     m.repeat(m.flip(x, (0, 1)), r, axis=1), m.repeat(m.swapaxes(x, 0, 1), r, axis=1),
+                                     m.concatenate([m.repeat(x, r, axis=1), x], axis=1)], x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_repeated_by_many(dtype):
+    """More copies of a row than a block holds; and rows in so many items that two threads share them."""
+    check(lambda m, x: [m.repeat(x, 700, axis=1)], draw(3, 2, 300, dtype=dtype))
+    check(lambda m, x: [m.repeat(x, 3, axis=1), m.repeat(x[:, ::-1], 2, axis=1)], draw(40, 100, 150, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("times", [2, 3, 4, 5])
+def test_elements_repeated(times, dtype):
+    for n in (1, 2, 7, 15, 16, 17, 63, 64, 65, 130, 50_000):
+        x = draw(n, dtype=dtype)
+        check(lambda m, x: [m.repeat(x, times), m.repeat(x[::-1], times)], x)
+    check(lambda m, x: [m.repeat(x, times, axis=1), m.repeat(m.swapaxes(x, 0, 1), times, axis=1)], draw(33, 21, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+@pytest.mark.parametrize("n", [1, 3, 17, 127, 128, 129, 255, 1000, 1031, 20_011])
+def test_operands_read_backwards(n, dtype):
+    x, y = small(n, dtype=dtype), small(n, dtype=dtype, seed=1)
+    check(lambda m, x, y: [x[::-1] - y, x - y[::-1], x[::-1] - y[::-1], m.maximum(x[::-1], y), x[::-1] * x, x[::-1] + y[:1],
+                           m.exp(x[::-1] * 0) + y[::-1]], x, y)
+    square, other = small(9, n, dtype=dtype), small(9, n, dtype=dtype, seed=1)
+    check(lambda m, x, y: [m.flip(x, 1) - y, x - m.flip(y), m.flip(x, 0) - m.flip(y, 1), x[:, ::-1] + y[:1, ::-1]], square, other)
+
+
+TURNED = [(2, 130), (31, 129), (32, 512), (33, 513), (64, 300), (65, 1025), (100, 1100), (600, 140), (1030, 200)]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("m, n", TURNED)
+def test_operands_read_transposed(m, n, dtype):
+    """Whole tiles, tiles that stick out, one operation and several, outputs that are slices."""
+    x, y = small(n, m, dtype=dtype), small(m, n, dtype=dtype, seed=1)
+    check(lambda np_or_gd, x, y: [np_or_gd.maximum(x.T, y), np_or_gd.equal(y, x.T), np_or_gd.where(x.T > y, y, x.T), np_or_gd.maximum(x.T, y[:1])], x, y)
+    if dtype not in ("bool", "uint8"):
+        check(lambda m, x, y: [x.T + y, y - x.T, x.T - x.T[:, ::-1], x.T * 3, (x.T + y) * y - x.T, x.T[1:, 1:] - y[1:, 1:],
+                               m.concatenate([x.T + y, y], axis=1)], x, y)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_axes_in_any_order(dtype):
+    x = small(35, 40, 150, dtype=dtype)
+    for order in itertools.permutations(range(3)):
+        y = small(*[x.shape[a] for a in order], dtype=dtype, seed=1)
+        check(lambda m, x, y, order=order: [m.transpose(x, order), m.maximum(m.transpose(x, order), y), m.transpose(m.flip(x, 1), order)], x, y)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_an_operand_transposed_of_a_result_past_the_caches(dtype):
+    n = 1500 if dtype == "float64" else 2100
+    x = small(n, n, dtype=dtype)
+    check(lambda m, x: [x.T - x * 2, x.T - x], x)
+
+
+def test_a_variable_less_another_transposed():
+    v = gd.variable(small(70, 600, dtype="float64"), name="v")
+    w = small(600, 70, dtype="float64", seed=1)
+    x = gd.input("x", w.shape)
+    f = gd.function([x], v + 0, updates={v: v - x.T})
+    before = np.asarray(f(w))
+    assert np.array_equal(np.asarray(f(w)), before - w.T)
