@@ -12,7 +12,7 @@ from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Any
 
 from ..dtypes import FLOAT16, FLOAT32, FLOAT64
-from .rows import rows
+from .rows import CROWD, rows
 from .view import View, contiguous_strides, count, usage
 
 # The C core (program.h) allows 32 operands, 32 registers and 256 operations. Values still to be used are counted as
@@ -27,9 +27,6 @@ SMALLER, WAITING, OPEN, STALE = 8, 64, 8, 64
 # Bytes of arrays that stay in a core's cache with several others: there any two operations of one size are better off in
 # one group. Larger ones only where a group saves reading or writing an array.
 LITTLE = 1 << 16
-# Arrays of which two or three fit in the last cache, but not all of a large group: one operation after the other finds
-# its operands there, and a group that only shares one of them with what joins would push them out. Measured with 32 MiB.
-CROWD = 24 << 20
 # A group with sums is done row by row, and a row takes about 40 ns whatever its length: many rows of fewer bytes are better
 # summed up by an instruction of its own, which does several at once. Of arrays larger than a cache, writing and reading
 # them once more weighs more.
