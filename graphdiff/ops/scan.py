@@ -373,9 +373,10 @@ def top_k(x: Any, k: int, *, axis: int = -1, indices: bool = False) -> Any:
     n = x.shape[axis]
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 0 or (isinstance(n, int) and k > n):
         raise ShapeError(f"k must be between 0 and the axis' size {n}, not {k!r}")
+    if not indices:                     # values alone sort in half the time
+        return cut(make(SORT, (x,), (axis, True)), axis, 0, int(k))
     at = cut(make(ARGSORT, (x,), (axis, True)), axis, 0, int(k))
-    values = gather_along(x, at, axis)
-    return (values, at) if indices else values
+    return gather_along(x, at, axis), at
 
 
 @public
