@@ -197,6 +197,10 @@ def test_sums_of_columns_of_products_need_no_array_of_them(shape, dtype):
     f = same_bits([x, y], [gd.sum(x * y, axis=axis)], a)
     assert names(f) == ["rows"] and f.plan.arena_nbytes == 0
     np.testing.assert_allclose(f(*a)[0], np.sum(a[0].astype("f8") * a[1], axis=axis), rtol=0, atol=1e-3 if dtype == "float32" else 1e-11)
+    # factors with one value for every row or for every column
+    b, c = gd.input("b", shape[-1:], dtype), gd.input("c", (shape[0], *[1] * (len(shape) - 1)), dtype)
+    for product in (x * b, x * c, x - 0.5):
+        assert names(same_bits([x, y, b, c], [gd.sum(product, axis=axis)], draw([x, y, b, c]))) == ["rows"]
     # whoever else reads the products element by element makes them again
     p = x * y
     s = gd.sum(p, axis=axis, keepdims=True)
@@ -209,14 +213,17 @@ def test_sums_of_columns_of_products_need_no_array_of_them(shape, dtype):
 
 def test_sums_of_columns_of_what_has_an_array_anyway():
     x, y, w = gd.input("x", LARGE), gd.input("y", LARGE), gd.input("w", (300, 40))
-    small = gd.input("small", (100, 300))
+    small, turned = gd.input("small", (100, 300)), gd.input("turned", (300, 2048))
     p = x * y
     for outputs in ([gd.sum(p, axis=0), p],                              # it is a result
                     [gd.sum(p, axis=0), p @ w],                          # or the operand of something else
                     [gd.sum(gd.exp(x), axis=0)],                         # or dear to make
                     [gd.sum(gd.exp(x) * y, axis=0)],                     # or the end of a chain
+                    [gd.sum(x * turned.T, axis=0)],                      # or of what lies across, or in pieces
+                    [gd.sum(x[:, 1:] * y[:, 1:], axis=0)],
                     [gd.sum(small * small, axis=0)]):                    # or stays in cache
-        f = same_bits([x, y, w, small], outputs, draw([x, y, w, small]))
+        inputs = [x, y, w, small, turned]
+        f = same_bits(inputs, outputs, draw(inputs))
         assert "rows" not in names(f)
     # made again only where it is large, and where what it is made of stays in the last cache
     for shape in ((1024, 300), (4096, 1024)):

@@ -12,7 +12,8 @@ from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Any
 
 from ..dtypes import FLOAT16, FLOAT32, FLOAT64
-from .rows import CROWD, rows
+from .rows import rows
+from .sums import CROWD
 from .view import View, contiguous_strides, count, usage
 
 # The C core (program.h) allows 32 operands, 32 registers and 256 operations. Values still to be used are counted as

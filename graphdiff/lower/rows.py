@@ -16,73 +16,19 @@ from collections import deque
 from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..dtypes import FLOAT16, FLOAT32, FLOAT64
+from ..dtypes import FLOAT16
+from .sums import LINKS, WIDEST, Domain, column_domain, is_still, row_domain, saves_products
 from .view import View, contiguous_strides, count, usage
 
-# The C core's limits (rows.h): operands, lines, registers of each kind, elements of a row.
-OPERANDS, LINES, NUMBERS, LONGEST = 32, 256, 32, 1 << 20
-# Shorter rows are not worth a call each; more than so many elements of lanes for every column do not stay in cache.
-SHORTEST, WIDEST = 16, 8192
+# The C core's limits (rows.h): operands, lines, registers of each kind.
+OPERANDS, LINES, NUMBERS = 32, 256, 32
 # A row of so many bytes is held in L2 with its like; longer ones only when an operation costs more than memory.
 HELD, HELD_COSTLY = 1 << 14, 1 << 18
 CHEAP = frozenset(("add", "subtract", "multiply", "zmul", "divide", "negative", "square", "abs", "maximum", "minimum", "where", "relu",
                    "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "cast", "reciprocal", "sqrt", "sign"))
-# What the core does to tiles in registers, where a value of a row costs nothing; other operations take it as a block that is
-# filled with it, which is only worth while when several sums save passes over memory.
-LINKS = frozenset(("add", "subtract", "multiply", "zmul", "divide", "negative", "square"))
 QUICK = frozenset(("add", "subtract", "multiply", "negative", "square"))
-# Sums of columns alone, of an array that a core's caches do not hold: at least so many rows and columns, and bytes; and bytes where
-# it is made twice. (Softmax along axis 0 with its gradient, float32: of 1200 KB 0.96 of the time without, of 4 MB 1.12.)
-TALL, WIDE, LARGE, LARGE_TWICE = 64, 128, 1 << 20, 1 << 21
-# Arrays of which two or three fit in the last cache, but not all of a large group: one operation after the other finds
-# its operands there, and a group that only shares one of them with what joins would push them out. Measured with 32 MiB.
-CROWD = 24 << 20
 # A group ends when nothing has joined it for so long; what leads to a sum is looked for as far back.
 STALE = 64
-
-
-class _Domain(NamedTuple):
-    """Arrays of `shape` cut into rows along `axes`, and the dtype of sums."""
-
-    shape: tuple[int, ...]
-    axes: tuple[int, ...]
-    dtype: Any
-
-    @property
-    def kept(self) -> tuple[int, ...]:
-        return tuple([i for i in range(len(self.shape)) if i not in self.axes])
-
-    def sizes(self, axes: Sequence[int]) -> tuple[int, ...]:
-        return tuple([self.shape[a] for a in axes])
-
-
-def _domain(instr: Any) -> _Domain | None:
-    """The rows that an instruction sums up; None if they are none or too short or long."""
-    op, _, (v, *_), _, node = instr
-    if op != "sum" or node is None or node.op.name != "sum" or v.dtype not in (FLOAT32, FLOAT64):
-        return None
-    shape, axes = node.inputs[0].shape, node._attrs[0]
-    long = [i for i, n in enumerate(shape) if n != 1]
-    d = _Domain(shape, axes, v.dtype)
-    if not long or long[-1] not in axes or v.shape != d.sizes((*d.kept, *axes)):
-        return None
-    n = count(d.sizes(axes))
-    return d if SHORTEST <= n <= LONGEST and count(d.sizes(d.kept)) > 1 else None
-
-
-def _column_domain(instr: Any) -> _Domain | None:
-    """The rows of a large array of which an instruction sums up the columns."""
-    _, _, (v, *_), _, node = instr
-    if node is None or node.op.name != "sum" or v.dtype not in (FLOAT32, FLOAT64):
-        return None
-    shape, axes = node.inputs[0].shape, node._attrs[0]
-    long = [i for i, n in enumerate(shape) if n != 1]
-    summed = [i for i in long if i in axes]
-    if not summed or summed == long or summed != long[:len(summed)]:
-        return None
-    d = _Domain(shape, tuple([i for i in range(len(shape)) if i not in axes]), v.dtype)
-    n, rows = count(d.sizes(d.axes)), count(d.sizes(axes))
-    return d if WIDE <= n <= WIDEST and rows >= TALL and rows * n * v.dtype.itemsize >= LARGE else None
 
 
 def _unturned(v: View, order: Sequence[int]) -> View:
@@ -91,10 +37,6 @@ def _unturned(v: View, order: Sequence[int]) -> View:
     for i, a in enumerate(order):
         back[a] = i
     return v.transpose(back)
-
-
-def _still(v: View) -> bool:
-    return not any(s for s, n in zip(v.strides, v.shape, strict=True) if n != 1)
 
 
 def _key(v: View) -> tuple[Any, ...]:
@@ -111,7 +53,7 @@ class _Member(NamedTuple):
 class _Rows:
     """A group being made."""
 
-    def __init__(self, domain: _Domain, finder: _Finder) -> None:
+    def __init__(self, domain: Domain, finder: _Finder) -> None:
         self.domain = domain
         self.dtype = domain.dtype                # of all sums
         self.finder = finder
@@ -163,14 +105,14 @@ class _Rows:
 
     def _take_whole(self, instr: Any, wanted: bool) -> bool:
         _, (out,), ins, _, _ = instr
-        flat = all(v.contiguous or _still(v) for v in ins)
+        flat = all(v.contiguous or is_still(v) for v in ins)
         new: dict[Any, View] = {}
         if out.shape != self.domain.shape and not flat:
             return False
         names = [self._whole(v, flat, new) for v in ins]
         if None in names:
             return False
-        known = any(not isinstance(k, tuple) or (k in self.inputs and not _still(self.inputs[k])) for k in names)
+        known = any(not isinstance(k, tuple) or (k in self.inputs and not is_still(self.inputs[k])) for k in names)
         if not known and not wanted:
             return False
         self.inputs.update(new)
@@ -190,7 +132,7 @@ class _Rows:
                     return False
                 names.append(v.buffer)
                 continue
-            if v.buffer in self.whole or not (v.contiguous or _still(v)):
+            if v.buffer in self.whole or not (v.contiguous or is_still(v)):
                 return False
             flat = v.with_layout(self.kept, contiguous_strides(self.kept) if v.contiguous else (0,) * len(self.kept))
             names.append(("small", *_key(flat)))
@@ -218,7 +160,7 @@ class _Rows:
         if not column:
             self.small[out.buffer] = self.whole.get(name, 0) + 1
             self.inputs.update(new)
-        elif isinstance(name, tuple) and _still(_unturned(v, order)):
+        elif isinstance(name, tuple) and is_still(_unturned(v, order)):
             return False
         else:
             self.inputs.update(new)
@@ -332,7 +274,7 @@ class _Writer:
     def _is_quick(self, m: _Member) -> bool:
         """Is it as quick to make again as to read? One operation on one input and values of rows, which costs no store."""
         g = self.g
-        wide = [k for k in m.operands if k not in g.small and not (isinstance(k, tuple) and _still(g.inputs[k]))]
+        wide = [k for k in m.operands if k not in g.small and not (isinstance(k, tuple) and is_still(g.inputs[k]))]
         return m.instr[0] in QUICK and len(wide) == 1 and isinstance(wide[0], tuple)
 
     def _needed(self, sweep: int) -> set[int]:
@@ -438,8 +380,8 @@ class _Finder:
         self.buffers, self.fixed, self.elementwise = buffers, fixed, elementwise
         self.uses, self.writes = usage(instrs, len(buffers))
         self.instrs = instrs[:commit]
-        self.wanted: dict[int, _Domain] = {}     # id of an instruction that a sum of rows needs, or of the sum
-        self.columns: dict[int, tuple[_Domain, Any]] = {}     # id of a sum of columns alone: what it sums up is made by this
+        self.wanted: dict[int, Domain] = {}     # id of an instruction that a sum of rows needs, or of the sum
+        self.columns: dict[int, tuple[Domain, Any]] = {}     # id of a sum of columns alone: what it sums up is made by this
         self._seeds()
 
     def fusable(self, instr: Any) -> bool:
@@ -460,9 +402,9 @@ class _Finder:
         for i, instr in enumerate(self.instrs):
             if instr[0] != "sum":
                 continue
-            if (d := _domain(instr)) is not None:
+            if (d := row_domain(instr)) is not None:
                 sums.append((i, d))
-            elif (d := _column_domain(instr)) is not None:
+            elif (d := column_domain(instr)) is not None:
                 columns.append((i, d))
         if not sums and not columns:
             return
@@ -487,27 +429,10 @@ class _Finder:
 
         for i, d in columns:
             j = makers.get(self.instrs[i][2][0].buffer, -1)
-            if id(self.instrs[i]) not in self.wanted and 0 <= j < i < j + STALE and self._is_multiplied(j, i, d, readers, makers):
+            if not 0 <= j < i < j + STALE or id(self.instrs[i]) in self.wanted or id(self.instrs[j]) in self.wanted:
+                continue
+            if saves_products(self.instrs, j, i, d, readers, makers, self.writes, self.fixed, self.fusable):
                 self.columns[id(self.instrs[i])] = d, self.instrs[j]
-
-    def _is_multiplied(self, j: int, i: int, d: _Domain, readers: Mapping[int, Sequence[int]], makers: Mapping[int, int]) -> bool:
-        """Is it better that instruction j is done in the sum of columns i and again in what else reads it, than that it has an array?"""
-        op, (out, *_), ins, _, _ = instr = self.instrs[j]
-        whole = [v for v in ins if not _still(v)]
-        if op not in LINKS or id(instr) in self.wanted or out.buffer in self.fixed or not self.fusable(instr) \
-                or any(v.dtype is not d.dtype or (v.buffer >= 0 and self.writes[v.buffer] > 1) for v in (*ins, out)):
-            return False
-        others = [k for k in readers[out.buffer] if k != i]
-        if any(k < i or not self.fusable(self.instrs[k]) or count(self.instrs[k][1][0].shape) != count(d.shape) for k in others):
-            return False
-        dying = 0                                # arrays that would have to stay for it, in the place of the one that is saved
-        for v in whole:
-            k = makers.get(v.buffer, -1)
-            if k >= 0 and len(readers[v.buffer]) == 1 and self.fusable(self.instrs[k]):
-                return False                     # a chain: better one group before the sum
-            dying += v.buffer >= 0 and v.buffer not in self.fixed and max(readers[v.buffer]) == j
-        nbytes = count(d.shape) * d.dtype.itemsize
-        return dying < 2 and (not others or (nbytes >= LARGE_TWICE and nbytes * len(whole) <= CROWD))
 
     def _column_sum(self, instr: Any, result: list[Any]) -> tuple[Any, Any] | None:
         """A sum of columns and what makes its operand, which leaves the result or goes behind."""
@@ -528,7 +453,7 @@ class _Finder:
             result.append(maker)
         return found
 
-    def _is_used(self, i: int, d: _Domain, readers: Mapping[int, Sequence[int]]) -> bool:
+    def _is_used(self, i: int, d: Domain, readers: Mapping[int, Sequence[int]]) -> bool:
         rows, size = count(d.sizes(d.kept)), count(d.shape)
         stack, seen = [i], {i}
         while stack:
@@ -572,7 +497,7 @@ class _Finder:
             work.extendleft(reversed(late))
         return result, made
 
-    def _stream(self, work: deque[Any], domain: _Domain) -> tuple[list[Any], list[Any], list[Any], Any]:
+    def _stream(self, work: deque[Any], domain: Domain) -> tuple[list[Any], list[Any], list[Any], Any]:
         """Instructions from the front of the work as a group: all that were taken, those before it, those after it, it."""
         g = _Rows(domain, self)
         taken: list[Any] = []

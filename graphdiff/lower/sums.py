@@ -1,0 +1,100 @@
+"""Sums that become instructions of rows (rows.py): which there are, of rows or of columns, and when one of columns alone is worth it."""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..dtypes import FLOAT32, FLOAT64
+from .view import View, contiguous_strides, count
+
+# Shorter rows are not worth a call each, longer ones are more than the C core takes (rows.h); more than so many elements of lanes
+# for every column do not stay in cache.
+SHORTEST, LONGEST, WIDEST = 16, 1 << 20, 8192
+# Sums of columns alone, of an array that a core's caches do not hold: at least so many rows and columns, and bytes; and bytes where
+# it is made twice. (Softmax along axis 0 with its gradient, float32: of 1200 KB 0.96 of the time without, of 4 MB 1.12.)
+TALL, WIDE, LARGE, LARGE_TWICE = 64, 128, 1 << 20, 1 << 21
+# Arrays of which two or three fit in the last cache, but not all of a large group: one operation after the other finds
+# its operands there, and a group that only shares one of them with what joins would push them out. Measured with 32 MiB.
+CROWD = 24 << 20
+# What the core does to tiles in registers, where a value of a row costs nothing; other operations take it as a block that is
+# filled with it, which is only worth while when several sums save passes over memory.
+LINKS = frozenset(("add", "subtract", "multiply", "zmul", "divide", "negative", "square"))
+
+
+class Domain(NamedTuple):
+    """Arrays of `shape` cut into rows along `axes`, and the dtype of sums."""
+
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+    dtype: Any
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        return tuple([i for i in range(len(self.shape)) if i not in self.axes])
+
+    def sizes(self, axes: Sequence[int]) -> tuple[int, ...]:
+        return tuple([self.shape[a] for a in axes])
+
+
+def row_domain(instr: Any) -> Domain | None:
+    """The rows that an instruction sums up; None if they are none or too short or long."""
+    op, _, (v, *_), _, node = instr
+    if op != "sum" or node is None or node.op.name != "sum" or v.dtype not in (FLOAT32, FLOAT64):
+        return None
+    shape, axes = node.inputs[0].shape, node._attrs[0]
+    long = [i for i, n in enumerate(shape) if n != 1]
+    d = Domain(shape, axes, v.dtype)
+    if not long or long[-1] not in axes or v.shape != d.sizes((*d.kept, *axes)):
+        return None
+    n = count(d.sizes(axes))
+    return d if SHORTEST <= n <= LONGEST and count(d.sizes(d.kept)) > 1 else None
+
+
+def column_domain(instr: Any) -> Domain | None:
+    """The rows of a large array of which an instruction sums up the columns."""
+    _, _, (v, *_), _, node = instr
+    if node is None or node.op.name != "sum" or v.dtype not in (FLOAT32, FLOAT64):
+        return None
+    shape, axes = node.inputs[0].shape, node._attrs[0]
+    long = [i for i, n in enumerate(shape) if n != 1]
+    summed = [i for i in long if i in axes]
+    if not summed or summed == long or summed != long[:len(summed)]:
+        return None
+    d = Domain(shape, tuple([i for i in range(len(shape)) if i not in axes]), v.dtype)
+    n, rows = count(d.sizes(d.axes)), count(d.sizes(axes))
+    return d if WIDE <= n <= WIDEST and rows >= TALL and rows * n * v.dtype.itemsize >= LARGE else None
+
+
+def is_still(v: View) -> bool:
+    return not any(s for s, n in zip(v.strides, v.shape, strict=True) if n != 1)
+
+
+def _is_along(v: View, d: Domain) -> bool:
+    """Elements lie in the order of the rows, or are the same for all of a row or for all rows; others would have to be gathered."""
+    if v.contiguous or v.shape != d.shape:
+        return v.contiguous
+    steps = contiguous_strides(d.sizes(d.axes))
+    row = [(v.strides[a], s) for a, s in zip(d.axes, steps, strict=True) if d.shape[a] != 1]
+    once = not any(v.strides[a] for a in d.kept if d.shape[a] != 1)
+    return all(s == 0 for s, _ in row) or (once and all(s == want for s, want in row))
+
+
+def saves_products(instrs: Sequence[Any], j: int, i: int, d: Domain, readers: Mapping[int, Sequence[int]], makers: Mapping[int, int],
+                   writes: Sequence[int], fixed: Collection[int], fusable: Callable[[Any], bool]) -> bool:
+    """Is it better that instruction j is done in the sum of columns i, and again in what else reads it, than that it has an array?"""
+    op, (out, *_), ins, _, _ = instrs[j]
+    whole = [v for v in ins if not is_still(v)]
+    if op not in LINKS or out.buffer in fixed or not fusable(instrs[j]) or not all(_is_along(v, d) for v in whole) \
+            or any(v.dtype is not d.dtype or (v.buffer >= 0 and writes[v.buffer] > 1) for v in (*ins, out)):
+        return False
+    others = [k for k in readers[out.buffer] if k != i]
+    if any(k < i or not fusable(instrs[k]) or count(instrs[k][1][0].shape) != count(d.shape) for k in others):
+        return False
+    dying = 0                                    # arrays that would have to stay for it, in the place of the one that is saved
+    for v in whole:
+        k = makers.get(v.buffer, -1)
+        if k >= 0 and len(readers[v.buffer]) == 1 and fusable(instrs[k]):
+            return False                         # a chain: better one group before the sum
+        dying += v.buffer >= 0 and v.buffer not in fixed and max(readers[v.buffer]) == j
+    nbytes = count(d.shape) * d.dtype.itemsize
+    return dying < 2 and (not others or (nbytes >= LARGE_TWICE and nbytes * len(whole) <= CROWD))
