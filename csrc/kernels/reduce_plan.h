@@ -16,7 +16,7 @@ enum {
     RED_BATCH = RED_LANES * RED_DEPTH,
     RED_WIDTH = 2048,                /* columns of a tile: the wider, the longer a row is a stream (512 took 1.4 times as long) */
     RED_SEGMENT = 64 * RED_BLOCK,    /* of a row: about 100 us. A power of two blocks, so the tree does not see it */
-    RED_GATHER = 32 * RED_BLOCK      /* elements brought together at once where a line is not a row in memory */
+    RED_GATHER = 8 * RED_BLOCK       /* elements brought together at once where a line is not a row in memory: they stay in L2 */
 };
 
 typedef struct reduce_plan {

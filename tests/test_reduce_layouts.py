@@ -1,0 +1,98 @@
+"""Reductions whose shapes take paths of their own: few rows of many columns, rows that end inside a register, short runs far apart,
+transposed operands; against NumPy, and with the same bits whatever the layout."""
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphdiff as gd
+
+DTYPES = ("uint8", "int32", "int64", "float32", "float64")
+CASES: tuple[tuple[tuple[int, ...], Any], ...] = (
+    *[((n, w), 0) for n in (1, 2, 3, 4, 5, 8, 11, 16, 17, 35, 50, 128, 129) for w in (130, 2100)],
+    *[((n, 37, 9), 0) for n in (3, 50)],
+    *[((5, n), 1) for n in (1, 7, 8, 15, 16, 17, 23, 31, 32, 33, 63, 65, 70, 257, 4097)],
+    ((40, 6, 7), (0, 2)), ((40, 6, 70), (0, 2)), ((3, 5, 7), (0, 1)), ((50, 6, 70), 2), ((30, 41), None))
+
+
+def sample(shape: tuple[int, ...], dtype: str) -> Any:
+    """Integers that wrap when added or multiplied; floats near 1 of both signs, with zeros of both signs."""
+    random = np.random.default_rng(len(shape))
+    if not dtype.startswith("float"):
+        limits = np.iinfo(dtype)
+        return random.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+    x = (random.uniform(0.9, 1.1, shape) * random.choice([-1, 1], shape)).astype(dtype)
+    x[random.random(shape) < 0.1] = -0.0
+    x[random.random(shape) < 0.1] = 0.0
+    return x
+
+
+def run(name: str, x: Any, axis: Any) -> Any:
+    """The reduction of x as it lies, and of x stored with its axes reversed, have the same bits: one of them."""
+    f = partial(getattr(gd, name), axis=axis)
+    n, m = gd.input("n", x.shape, x.dtype.name), gd.input("m", x.T.shape, x.dtype.name)
+    a, b = gd.function([n], f(n), threads=1)(x), gd.function([m], f(m.T), threads=1)(np.ascontiguousarray(x.T))
+    assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+    return a
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_extremes_of_few_rows_and_ragged_ends(dtype: str) -> None:
+    for shape, axis in CASES:
+        x = sample(shape, dtype)
+        for special in (False, True) if dtype.startswith("float") else (False,):
+            if special:
+                x[np.random.default_rng(0).random(shape) < 0.02] = np.nan
+                x[np.random.default_rng(1).random(shape) < 0.02] = -np.inf
+            for name in ("max", "min"):
+                got = run(name, x, axis)
+                want = getattr(np, name)(x, axis=axis)
+                assert np.array_equal(got, want, equal_nan=special), (name, shape, axis)
+                if not special and dtype.startswith("float"):          # of zeros alone, max is 0 if there is one, min is -0
+                    zeros = run(name, x * 0, axis)
+                    signs = np.signbit(x * 0)
+                    assert np.array_equal(np.signbit(zeros), (np.all if name == "max" else np.any)(signs, axis=axis)), (name, shape, axis)
+            if not isinstance(axis, tuple):
+                for name in ("argmax", "argmin"):
+                    assert np.array_equal(run(name, x, axis), getattr(np, name)(x, axis=axis)), (name, shape, axis)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sums_products_and_counts_of_few_rows_and_ragged_ends(dtype: str) -> None:
+    real = dtype.startswith("float")
+    for shape, axis in CASES:
+        x = sample(shape, dtype)
+        assert np.array_equal(run("count_nonzero", x, axis), np.count_nonzero(x, axis=axis)), (shape, axis)
+        for name in ("sum", "prod"):
+            got = run(name, x, axis)
+            if real:
+                want = getattr(np, name)(x.astype("float64"), axis=axis)
+                assert np.allclose(got, want, rtol=1e-3 if dtype == "float32" else 1e-11, atol=1e-4 if dtype == "float32" else 1e-11), (name, shape, axis)
+            else:
+                with np.errstate(over="ignore"):
+                    assert np.array_equal(got, getattr(np, name)(x, axis=axis, dtype="int64")), (name, shape, axis)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 7, 16, 20, 31])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_sum_of_negative_zeros_is_zero_and_a_product_keeps_its_sign(dtype: str, n: int) -> None:
+    x = np.full((n, 200), -0.0, dtype)
+    assert not np.signbit(run("sum", x, 0)).any()
+    assert not np.signbit(run("sum", np.ascontiguousarray(x.T), 1)).any()
+    assert (np.signbit(run("prod", x, 0)) == n % 2).all()
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_the_first_of_equal_extremes_wins_wherever_it_stands(dtype: str) -> None:
+    """Rows longer than four registers, also of the type's own lowest value only."""
+    for n in (32, 33, 40, 63, 64, 65, 100, 300):
+        x = np.zeros((n, n), dtype)
+        x[np.arange(n), np.arange(n)] = 5                     # row i has its extreme at i, and again after it
+        x[:, -1] = 5
+        for sign, name in ((1, "argmax"), (-1, "argmin")):
+            assert np.array_equal(run(name, x * sign, 1), np.arange(n))
+            lowest = np.full((3, n), np.iinfo(dtype).min if sign == 1 else np.iinfo(dtype).max, dtype)
+            assert not run(name, lowest, 1).any()
