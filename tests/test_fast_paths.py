@@ -512,3 +512,31 @@ def test_cross_entropy_with_its_gradient_makes_exponentials_once():
     np.testing.assert_allclose(value, -np.log(q[np.arange(17), labels]).mean(), rtol=1e-6)
     np.testing.assert_allclose(slope, want / 17, atol=1e-8)
     assert " softmax" not in str(f.program)
+
+
+SHORT_ROWS = {"multiply": np.multiply, "subtract": np.subtract, "maximum": np.maximum, "less": np.less, "divide": np.divide}
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "int64", "float32", "float64"])
+@pytest.mark.parametrize("n", [3, 7, 8, 12, 16, 17, 31, 32, 33, 63, 64, 100, 127])
+def test_short_rows_are_done_as_they_lie(n, dtype):
+    """A column and a row either way round, a row that repeats, slices of wider rows, more rows than one item has."""
+    for rows in (37, 6007):
+        feeds = [(rand(*shape, seed=seed) * 9).astype(dtype) for seed, shape in enumerate([(rows, 1), (n,), (rows, n), (rows, n + 5)])]
+        column, row, whole, wide = xs = nodes(*feeds)
+        pairs = [(column, row), (row, column), (column, whole), (whole, row), (row, wide[:, 2:-3]), (wide[:, 2:-3], column), (whole, wide[:, :n])]
+        c, r, w, v = feeds
+        arrays = [(c, r), (r, c), (c, w), (w, r), (r, v[:, 2:-3]), (v[:, 2:-3], c), (w, v[:, :n])]
+        names = [name for name in SHORT_ROWS if name != "divide" or dtype.startswith("float")]
+        outputs = [getattr(gd, name)(*p) for name in names for p in pairs]
+        outputs += [gd.exp(wide[:, 2:-3]), -wide[:, :n]] if dtype.startswith("float") else [-wide[:, :n]]
+        with np.errstate(all="ignore"):
+            want = [SHORT_ROWS[name](*p) for name in names for p in arrays]
+        values, twos = (gd.function(xs, outputs, threads=t, passes=())(*feeds) for t in (1, 2))     # one by one: not fused
+        for got, two in zip(values, twos, strict=True):
+            assert got.tobytes() == two.tobytes()
+        for got, expected in zip(values, want, strict=False):
+            np.testing.assert_array_equal(got, expected)
+        np.testing.assert_array_equal(values[-1], -v[:, :n])
+        if dtype.startswith("float"):
+            np.testing.assert_allclose(values[-2], np.exp(v[:, 2:-3]), rtol=1e-6)

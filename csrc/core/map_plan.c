@@ -8,6 +8,10 @@
 
 /* Rows shorter than this are gathered into blocks that span rows: a call of a kernel must be worth it. */
 enum { LONG_ROW = 128 };
+/* Not where all that is done to a row is one call: from so many bytes, or elements for functions, whose own beginnings and ends
+ * take longer. Rows cut out of longer ones take half the time of gathering them. One value for a row is soon written, so that rows
+ * of less than 128 bytes are done faster together. */
+enum { DIRECT_ROW_NBYTES = 32, DIRECT_STILL_NBYTES = 128, DIRECT_FUNCTION_ROW = 64 };
 /* Blocks without buffers may be longer: 32 KiB of float32. */
 enum { DIRECT_BLOCK = 8192, SINGLE_BLOCK = 32768 };
 /* Groups of so many bytes of arrays wait for memory at the start of every block. Where functions take longer than memory does, of
@@ -331,11 +335,31 @@ static void choose_unit(gdi_plan *p, const layout *l, int64_t element_nbytes)
     p->unit = stream ? nbytes / widest : p->n_sink > 0 || nbytes / widest < GDI_BLOCK ? GDI_BLOCK : nbytes / widest;
 }
 
-static void choose_blocks(gdi_plan *p, const layout *l)
+/* Is an operation of at most two operands done to a row as it lies? They stand still along it only where a loop takes one value. */
+static int is_direct_by_rows(const gdi_plan *p, const layout *l)
+{
+    const gdi_micro *m = p->micro;
+    uint64_t still = 0;
+    for (int k = 0; k < l->n; k++) {
+        const int64_t inner = l->stride[k][l->ndim - 1];
+        if (p->operand[k].cast || p->operand[k].stream || (inner != l->size[k] && (inner != 0 || k < p->n_out)))
+            return 0;
+        still |= (uint64_t)(inner == 0) << k;
+    }
+    if (p->n_out != 1 || p->n_in > 2 || p->n_micro != 1 || !m->fn)
+        return 0;
+    const unsigned bits = lone_operands(m, still);
+    const int j = lone_loop(m, bits);
+    return bits == 0 || (j >= 0 && m->lone_from[j] == bits && p->inner * l->size[0] >= DIRECT_STILL_NBYTES);
+}
+
+/* direct_row: the shortest row that is worth a call where that is all. */
+static void choose_blocks(gdi_plan *p, const layout *l, int64_t direct_row)
 {
     p->height = 1;
     feed_flat(p, l);
-    if (p->inner < LONG_ROW || !any_fed(p, 0, GDI_GATHER)) {
+    const int short_row = p->inner < direct_row || (p->inner < LONG_ROW && !is_direct_by_rows(p, l));
+    if (short_row || !any_fed(p, 0, GDI_GATHER)) {
         feed_singles(p);
         p->block = any_fed(p, p->n_out, GDI_SINGLE) && !any_buffer(p) && p->n_micro == 1 ? SINGLE_BLOCK : flat_block(p);
         p->items = parts(p->n, p->block);
@@ -455,7 +479,8 @@ static void place_operands(gdi_plan *p, const layout *l, const gd_view *const *v
     }
 }
 
-static void finish_plan(gd_program *program, gdi_plan *p, const layout *l, int64_t element_nbytes, int64_t cost, gdi_step *out)
+static void finish_plan(gd_program *program, gdi_plan *p, const layout *l, int64_t element_nbytes, int64_t cost,
+                        int64_t direct_row, gdi_step *out)
 {
     out->kind = GDI_BLOCKS;
     out->u.plan = p;
@@ -464,7 +489,7 @@ static void finish_plan(gd_program *program, gdi_plan *p, const layout *l, int64
     if (p->n_sink > 0) {
         choose_sums(p, l);
     } else {
-        choose_blocks(p, l);
+        choose_blocks(p, l, direct_row);
         p->stretch = p->block;
     }
     choose_grain(p, cost);
@@ -481,11 +506,13 @@ static void take_lone(gdi_micro *m, const gdi_map_fn *single)
     }
 }
 
-/* The loops for an operation: of contiguous operands; where operand 0, 1 is one element; where operands are spread. */
+/* The loops for an operation: of contiguous operands; where operand 0, 1 is one element; where operands are spread; and the
+ * shortest row that is worth a call of them. */
 typedef struct loops {
     gdi_map_fn fn;
     const gdi_map_fn *single;
     gdi_stepped_fn stepped;
+    int64_t direct_row;
 } loops;
 
 static int make_plan(gd_program *program, layout *l, const gd_view *const *view, int64_t n, int64_t cost, const loops *of,
@@ -499,7 +526,7 @@ static int make_plan(gd_program *program, layout *l, const gd_view *const *view,
         take_lone(p->micro, of->single);
     place_operands(p, l, view, t);
     p->stepped = of->stepped;
-    finish_plan(program, p, l, 0, cost, out);
+    finish_plan(program, p, l, 0, cost, of->direct_row, out);
     return GD_OK;
 }
 
@@ -533,9 +560,11 @@ int gdi_map_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t,
         l.half = 1;
         fn = t->half[in->op];
     }
+    const int64_t narrow = l.size[0] < l.size[in->n_in] ? l.size[0] : l.size[in->n_in];
+    const int64_t row = gdi_map_is_function(in->op) ? DIRECT_FUNCTION_ROW : DIRECT_ROW_NBYTES / narrow;
     if (!fits_flat(&l, view, n))
         return make_plan(p, &l, view, n, cost, &(loops){fn, (far ? gdi_map_far(t, in->op, bytes) : t)->single[in->op][dtype],
-                                                        t->stepped[in->op][dtype]}, t, out);
+                                                        t->stepped[in->op][dtype], row}, t, out);
     make_flat(&l, view, n, cost, fn, out);
     p->parallel |= n * cost > GRAIN_QUARTER_NS;
     return GD_OK;
@@ -702,7 +731,7 @@ int gdi_fused_prepare(gd_program *program, const gd_program_spec *s, const gdi_t
         return GD_NO_MEMORY;
     place_operands(p, &l, view, t);
     const int64_t cost = read_lines(p, t, &l, view, line, lines, &element_nbytes);
-    finish_plan(program, p, &l, element_nbytes, cost, out);
+    finish_plan(program, p, &l, element_nbytes, cost, LONG_ROW, out);
     use_whole(p, t, view[1]->dtype, line);
     choose_ahead(p, &l, line, lines);
     const int64_t scratch = sums > 0 && p->pieces > 1 ? sums * p->items * (int64_t)sizeof(double) : 0;
