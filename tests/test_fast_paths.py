@@ -540,3 +540,13 @@ def test_short_rows_are_done_as_they_lie(n, dtype):
         np.testing.assert_array_equal(values[-1], -v[:, :n])
         if dtype.startswith("float"):
             np.testing.assert_allclose(values[-2], np.exp(v[:, 2:-3]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("equation", ["ijk,i,k->j", "ijk,j,k->i", "k,ijk,i->j", "ijk,i,j->k", "hijk,k,i->hj"])
+def test_an_array_and_two_vectors_are_summed_without_a_copy_of_the_array(equation):
+    size = {"h": 3, "i": 9, "j": 11, "k": 17}
+    feeds = [rand(*[size[c] for c in term], seed=k) for k, term in enumerate(equation.split("->")[0].split(","))]
+    xs = nodes(*feeds)
+    f = gd.function(xs, gd.einsum(equation, *xs))
+    assert equation[0] == "h" or "copy" not in str(f.program)     # of hij, which is small, there is one
+    np.testing.assert_allclose(f(*feeds), np.einsum(equation, *feeds), rtol=1e-12, atol=1e-12)

@@ -131,11 +131,28 @@ def _contract(terms: Sequence[str], nodes: Sequence[Node], out: str) -> Node:
 
 # -- lowering ------------------------------------------------------------------------------------------------------
 
+def _sweep(equation: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, int] | None:
+    """Of three operands, an array and a vector along its last axis, which is summed, if the other one is a vector along another axis
+    that is summed: one sweep over the array as it lies, and little is left for the other. The outer product of both, which
+    costs about as much (unless that axis is short), leaves axes that do not merge."""
+    terms, out = _terms(equation)
+    whole = max(range(3), key=lambda k: len(terms[k]))
+    term = terms[whole]
+    others = [k for k in range(3) if k != whole]
+    if len(term) < 3 or any(len(terms[k]) != 1 or terms[k] not in term or terms[k] in out for k in others) or shapes[whole][-1] < 8:
+        return None
+    last = [k for k in others if terms[k] == term[-1]]
+    return (min(whole, last[0]), max(whole, last[0])) if len(last) == 1 else None
+
+
 def _path(equation: str, shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, int]]:
     """Pairs of positions to contract, in numpy.einsum_path's way: the result of a step goes to the end of the list."""
     n = len(shapes)
     if n <= 2:
         return [(0, 1)] * (n - 1)
+    along = _sweep(equation, shapes) if n == 3 else None
+    if along is not None:
+        return [along, (0, 1)]
     dummies = [np.broadcast_to(np.empty(()), shape) for shape in shapes]
     steps = np.einsum_path(equation, *dummies, optimize=("optimal" if n <= 5 else "greedy", _NO_LIMIT))[0][1:]
     pairs = []
