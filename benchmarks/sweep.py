@@ -97,7 +97,7 @@ def main(description: str | None, rows: Iterable[Row], argv: Sequence[str] | Non
     """The command line of a sweep: prints the table, then the rows that are slower than NumPy. Returns 1 if a result is wrong."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pattern", nargs="?", default="", help="rows whose name contains this regular expression (default: all)")
-    parser.add_argument("--rounds", type=int, default=9, help="interleaved rounds of 2 ms for each of the two, in three places of memory (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=9, help="rounds of 2 ms for each of the two, in three places of memory (default: %(default)s)")
     parser.add_argument("--below", type=float, default=_SLOWER, help="list rows whose ratio is below (default: %(default)s)")
     options = parser.parse_args(argv)
     warnings.simplefilter("ignore", RuntimeWarning)     # NumPy's, of overflow and of what is outside the domain

@@ -15,7 +15,7 @@ from .dims import Dim, bounds, dim_max, dim_min, evaluate, shown, size_or_none, 
 from .errors import AxisError, NodeTypeError, NoMemory, ShapeError, show_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import TypeAlias
 
     from .dims import Size
@@ -300,23 +300,35 @@ def match(size: Size, value: int, bindings: dict[str, int]) -> None:
     bindings[name] = count
 
 
-def match_shapes(pairs: Iterable[tuple[Shape, tuple[int, ...]]], bindings: dict[str, int]) -> None:
-    """Match declared shapes with the real ones, in an order that finds every name: ("n*m",) may come before ("n",)."""
-    waiting: list[tuple[Size, int]] = []
-    for shape, real in pairs:
+def match_shapes(pairs: Iterable[tuple[Shape, tuple[int, ...]]], bindings: dict[str, int], names: Sequence[str] = ()) -> None:
+    """Match declared shapes with the real ones, in an order that finds every name: ("n*m",) may come before ("n",).
+
+    names: of the arguments, for the message of a ShapeError.
+    """
+    at = [0]                     # the argument it is at. (The handler stands early, as everywhere: runtime/execute.py says why.)
+    try:
+        _match_all(pairs, bindings, at)
+    except ShapeError as error:
+        raise ShapeError(f"argument {names[at[0]]}: {error}") if names else error from None
+
+
+def _match_all(pairs: Iterable[tuple[Shape, tuple[int, ...]]], bindings: dict[str, int], at: list[int]) -> None:
+    waiting: list[tuple[Size, int, int]] = []
+    for at[0], (shape, real) in enumerate(pairs):
         if len(shape) != len(real):
             raise ShapeError(f"expected shape {format_shape(shape)}, not {format_shape(real)}")
-        waiting += zip(shape, real, strict=True)
+        waiting += [(size, value, at[0]) for size, value in zip(shape, real, strict=True)]
     while waiting:
         later = []
-        for size, value in waiting:
+        for size, value, at[0] in waiting:
             left = substitute(size, bindings)
             if isinstance(left, int) or _linear(left) is not None:
                 match(size, value, bindings)
             else:
-                later.append((size, value))
+                later.append((size, value, at[0]))
         if len(later) == len(waiting):
-            match(*later[0], bindings)   # raises: this size cannot be solved
+            size, value, at[0] = later[0]
+            match(size, value, bindings)   # raises: this size cannot be solved
         waiting = later
 
 

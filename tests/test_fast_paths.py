@@ -550,3 +550,23 @@ def test_an_array_and_two_vectors_are_summed_without_a_copy_of_the_array(equatio
     f = gd.function(xs, gd.einsum(equation, *xs))
     assert equation[0] == "h" or "copy" not in str(f.program)     # of hij, which is small, there is one
     np.testing.assert_allclose(f(*feeds), np.einsum(equation, *feeds), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("shape", [(2, 3, 4, 5), (3, 4, 5), (2, 2, 2, 2, 2), (4, 7), (6,)])
+def test_softmax_beside_log_softmax_along_any_axis(shape, dtype):
+    """The second half of log_softmax's buffer lies with the axis last; one softmax takes it, others are made anew."""
+    a = rand(*shape, dtype=dtype)
+    (x,) = nodes(a)
+    for axis in range(len(shape)):
+        log, soft = gd.log_softmax(x, axis=axis), gd.softmax(x, axis=axis)
+        total = gd.sum(log ** 2)
+        outputs = [total, *gd.grad(total, [x]), gd.sum(-soft * log, axis=axis), gd.sum(gd.softmax(x * 1, axis=axis) * 5), soft * 2]
+        got = gd.function([x], outputs)(a)
+        for value, plain, node in zip(got, gd.function([x], outputs, passes=())(a), outputs, strict=True):
+            want = reference([node], {x: a})[0]
+            tolerance = 3e-2 if dtype == "float16" else 2e-5 if dtype == "float32" else 1e-12
+            np.testing.assert_allclose(value, want, rtol=tolerance, atol=tolerance)
+            np.testing.assert_allclose(plain, want, rtol=tolerance, atol=tolerance)
+    t = gd.grad(gd.grad(gd.sum(log ** 2), x).sum(), x)
+    np.testing.assert_allclose(gd.function([x], [total, *gd.grad(total, [x]), t], passes=())(a)[2], reference([t], {x: a})[0], rtol=0.1, atol=0.1)

@@ -547,3 +547,30 @@ def test_sizes_that_were_there_are_found_by_their_shapes():
             f(*bad)
     with pytest.raises(DTypeError):
         f(np.ones((2, 3), complex), np.ones(2))
+
+
+def test_profile_takes_what_a_call_takes():
+    q = gd.input("q", (300, 200))
+    w = gd.variable(np.zeros((300, 200)))
+    f = gd.function([q], gd.sum(q), updates={w: q})
+    for bad in (1.0, np.ones((3, 2)), np.ones((200, 300)), np.ones((1, 300, 200))):
+        with pytest.raises(ShapeError, match="argument q: shape"):
+            f.profile(bad)
+    assert not w.value.any()
+    assert f.profile(np.ones((300, 200))) and w.value.all()
+    s, t = gd.input("s", ()), gd.input("t", (2,))
+    assert [r["op"] for r in gd.function([s, t], [gd.exp(s), t * s]).profile(2, [1.0, 2.0])]
+
+
+@pytest.mark.parametrize("name", ["concatenate", "concat", "stack", "vstack", "hstack", "dstack", "column_stack"])
+def test_nothing_cannot_be_joined(name):
+    with pytest.raises(ShapeError, match="needs at least one operand"):
+        getattr(gd, name)([])
+
+
+def test_sizes_that_disagree_name_the_argument():
+    f = gd.function([x := gd.input("x", ("b", 4)), i := gd.input("i", ("b",))], x[:, 0] + i)
+    with pytest.raises(ShapeError, match=r"argument x: expected size 4, not 3"):
+        f(np.ones((3, 3)), np.ones(3))
+    with pytest.raises(ShapeError, match=r"argument i: size b is 3 elsewhere, but 2 here"):
+        f(np.ones((3, 4)), np.ones(2))

@@ -377,3 +377,23 @@ def test_loops_that_take_one_value_have_the_bits_of_those_that_take_blocks(n, dt
     rows, column = gd.input("r", (40, max(n // 40, 1)), dtype), gd.input("c", (40, 1), dtype)
     same_bits([rows, column], [rows * column + column, 1 - rows * column, (rows + 2) * column],
               [(rng.standard_normal(rows.shape) * 9).astype(dtype), (rng.standard_normal((40, 1)) * 9).astype(dtype)])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("rows, some", [(7, 3), (100, 60), (4000, 1), (4000, 3999)])
+def test_sums_of_slices_of_a_group_are_sums_of_slices(rows, some, dtype):
+    """A slice from the beginning has the buffer, the offset and the strides of the whole, but is not what the group runs over."""
+    x, y = gd.input("x", (rows, 8), dtype), gd.input("y", (2, rows, 8), dtype)
+    d = gd.exp(x) * x
+    total = gd.sum(d[:some])
+    outputs = [total, *gd.grad(total, [x]), gd.sum(d[some:]), gd.sum(d[:some], axis=1), d * 2, gd.sum((x * y)[0]), gd.mean((x * y)[:1]),
+               gd.sum(d.reshape(-1)[:some])]
+    arrays = [rng.standard_normal(s.shape).astype(dtype) for s in (x, y)]
+    f = same_bits([x, y], outputs, arrays)
+    a = arrays[0].astype("float64")
+    want, got = np.exp(a) * a, f(*arrays)
+    np.testing.assert_allclose(got[0], want[:some].sum(), rtol=1e-5)
+    np.testing.assert_allclose(got[2], want[some:].sum(), rtol=1e-5)
+    np.testing.assert_allclose(got[1][:some], (np.exp(a) * (1 + a))[:some], rtol=1e-4, atol=1e-5)
+    assert not got[1][some:].any()
+    checked(4)

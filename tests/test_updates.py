@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import graphdiff as gd
-from graphdiff.errors import OutOfBounds
+from graphdiff.errors import OutOfBounds, ShapeError
 
 RNG = np.random.default_rng(2)
 
@@ -178,3 +178,25 @@ def test_optimisers_with_and_without_passes(method, threads):
     np.testing.assert_array_equal(ba, bb)
     for name in sa:
         np.testing.assert_array_equal(sa[name], sb[name])
+
+
+@pytest.mark.parametrize("passes", [None, ()])
+@pytest.mark.parametrize("n", [3, 70_000])
+def test_a_variables_own_array_as_an_argument_is_what_it_was_before_the_call(n, passes):
+    """`value` is a live view: what a call reads of it must not be what the call has just written."""
+    start = RNG.standard_normal(n)
+    for turned in (False, True):
+        a, b, c = gd.variable(start), gd.variable(np.zeros(n)), gd.variable(np.ones(2 * n))
+        x = gd.input("x", (n,))
+        seen = x[::-1] if turned else x
+        f = gd.function([x], [gd.exp(x) + a, x * 1.5], updates={a: a + 10, b: seen, c: c + 1}, passes=passes)
+        first, second = f(a.value)
+        np.testing.assert_array_equal(b.value, start[::-1] if turned else start)
+        np.testing.assert_array_equal(second, start * 1.5)
+        np.testing.assert_allclose(first, np.exp(start) + start, rtol=1e-12, atol=1e-14)
+        f(c.value[1:n + 1])
+        np.testing.assert_array_equal(b.value, np.full(n, 2.0))
+        with pytest.raises(ShapeError, match="argument x: it is the memory of a variable"):
+            f.bind(a.value)
+    g = gd.function([x], a + x)                     # nothing is written: the view is read where it lies
+    np.testing.assert_array_equal(g.bind(a.value)(), a.value * 2)

@@ -1,6 +1,5 @@
 /* workspace.c: the memory of one running call, allocated whole before it runs and never during it. */
 #include "program.h"
-#include <string.h>
 
 static int64_t at_least_one(int64_t n) { return n > 0 ? n : 1; }
 
@@ -48,17 +47,22 @@ void gd_workspace_free(gd_workspace *w)
     gdi_free(w);
 }
 
-/* Writes to every page, or the first instruction that does would wait for the system to give it. */
+/* Writes what is there to every page, or the first instruction that does would wait for the system to give it. */
+static void touch(char *memory, int64_t nbytes)
+{
+    enum { PAGE = 4096 };
+    volatile char *at = memory;
+    for (int64_t i = 0; memory && i < nbytes; i += PAGE)
+        at[i] = at[i];
+}
+
 void gdi_workspace_touch(gd_workspace *w)
 {
     const gd_program *p = w->program;
-    if (p->base_nbytes[GD_BASE_ARENA] > 0)
-        memset(w->arena, 0, (size_t)p->base_nbytes[GD_BASE_ARENA]);
-    if (w->scratch)
-        memset(w->scratch, 0, (size_t)p->scratch_nbytes);
+    touch(w->arena, p->base_nbytes[GD_BASE_ARENA]);
+    touch(w->scratch, p->scratch_nbytes);
     for (int i = 0; i < w->threads; i++)
-        if (w->local[i])
-            memset(w->local[i], 0, (size_t)p->local_nbytes);
+        touch(w->local[i], p->local_nbytes);
 }
 
 char *gd_workspace_arena(gd_workspace *w) { return w->arena; }

@@ -114,7 +114,9 @@ class Function:
             if node.op.name == "variable" and id(node) not in seen:
                 seen.add(id(node))
                 variables.append(node._attrs[0])
-        return Loaded(program, self._gates, [x.shape for x in leaves], variables, self.threads)
+        loaded = Loaded(program, self._gates, [x.shape for x in leaves], variables, self.threads)
+        loaded.states = [v._attrs[0].array for v, _ in updates]
+        return loaded
 
     def _constants(self, nodes: Sequence[Node]) -> list[Any]:
         """Values of constant nodes, by a program of their own."""
@@ -143,10 +145,11 @@ class Function:
             if len(g.shape) != a.ndim:
                 raise g.wrong_shape(a.shape)
         try:
-            match_shapes([(g.shape, a.shape) for g, a in zip(self._gates, arrays, strict=True)], bindings)
+            match_shapes([(g.shape, a.shape) for g, a in zip(self._gates, arrays, strict=True)], bindings,
+                         [g.name for g in self._gates])
         except ShapeError as error:
             seen = ", ".join(f"{g.name} {list(a.shape)}" for g, a in zip(self._gates, arrays, strict=True))
-            raise ShapeError(f"function: {error}\n  given   {seen}") from None
+            raise ShapeError(f"{error}\n  given   {seen}") from None
         return bindings
 
     def _keep(self, key: Any, loaded: Loaded) -> None:
@@ -251,6 +254,8 @@ class Function:
         for g, a, shape in zip(self._gates, arrays, loaded.shapes, strict=True):
             if a.shape != shape:
                 raise g.wrong_shape(a.shape)
+            if loaded.is_state(a):
+                raise ShapeError(f"argument {g.name}: it is the memory of a variable that this function updates\nhint: bind a copy of it")
         return Bound(self, loaded, arrays, out)
 
     # -- looking ---------------------------------------------------------------------------------------------------

@@ -300,8 +300,8 @@ class _Fuser:
         """Into the group, if it sums values of one open group over rows that the group can be cut into."""
         _, (out,), (v,), (axes,), _ = instr
         owner = self.owner.get(v.buffer)
-        if owner is None or owner[1] or v.dtype not in (FLOAT32, FLOAT64) or v.offset or not v.contiguous:
-            return False
+        if owner is None or owner[1] or v.dtype not in (FLOAT32, FLOAT64) or v.offset or not v.contiguous or count(v.shape) != owner[0].n:
+            return False                         # a slice is not what the group runs over
         g = owner[0]
         row = count(v.shape[len(v.shape) - axes:])
         nbytes = g.n * v.dtype.itemsize

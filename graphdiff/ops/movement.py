@@ -380,6 +380,8 @@ CONCATENATE = register(OpDef("concatenate", "operands one after the other along 
 def _same_dtype(xs: Sequence[Any], dtype: Any = None) -> list[Node]:
     like = next((x.dtype for x in xs if isinstance(x, Node)), None)
     nodes = [as_node(x, like) for x in xs]
+    if not nodes:
+        raise ShapeError("needs at least one operand")
     if dtype is not None:
         return [cast(x, as_dtype(dtype)) for x in nodes]
     dtype = nodes[0].dtype
@@ -411,8 +413,6 @@ def concatenate(xs: Any, axis: int | None = 0, *, dtype: Any = None) -> Node:
     dtype: of the result; the operands' common one by default.
     """
     nodes = _same_dtype(_operands(_several(xs)), dtype)
-    if not nodes:
-        raise ShapeError("needs at least one operand")
     if axis is None:
         nodes, axis = [reshape(x, -1) for x in nodes], 0
     if nodes[0].ndim == 0:
@@ -428,8 +428,6 @@ concat = concatenate
 def stack(xs: Any, axis: int = 0, *, dtype: Any = None) -> Node:
     """Operands of one shape joined along a new axis. dtype: as for concatenate."""
     nodes = _same_dtype(_operands(_several(xs)), dtype)
-    if not nodes:
-        raise ShapeError("needs at least one operand")
     for i, x in enumerate(nodes):
         if x.shape != nodes[0].shape and all(isinstance(n, int) for n in (*x.shape, *nodes[0].shape)):
             raise ShapeError(f"all operands must have one shape: operand 0 has {format_shape(nodes[0].shape)}, "

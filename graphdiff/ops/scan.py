@@ -50,14 +50,16 @@ def _lower_log_softmax(ctx: Any, node: Node) -> Any:
 def _lower_softmax(ctx: Any, node: Node) -> Any:
     """Beside the log_softmax of the same operand, as in its gradient: the buffer of that gets a second half, which the kernel fills from
     the same exponentials. What is a result of the program would have to be copied out of there, and stays alone."""
-    number = ctx.made.get(("log_softmax", id(node.inputs[0]), node._attrs))
-    if number is None or id(node) in ctx.results:
+    key = "log_softmax", id(node.inputs[0]), node._attrs
+    if key not in ctx.made or id(node) in ctx.results:
         return _lower("softmax")(ctx, node)
+    number = ctx.made.pop(key)                        # it has one second half to give
     op, (out,), ins, attrs, maker = ctx.instrs[number]
     half = (node.size + 15) // 16 * 16                # both begin a cache line
     ctx.buffers[out.buffer] += half * out.dtype.itemsize
     ctx.instrs[number] = op, (out.with_layout((2, *out.shape), (half, *out.strides)),), ins, attrs, maker
-    first = out.transpose(_last(node.ndim, node._attrs[0]))
+    axis = node._attrs[0]
+    first = out.transpose([*range(axis), node.ndim - 1, *range(axis, node.ndim - 1)])        # back from where it is last
     return first.with_layout(first.shape, first.strides, half)
 
 

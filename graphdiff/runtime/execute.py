@@ -173,7 +173,7 @@ class Loaded:
     """A program for one set of sizes, ready to be called from any thread."""
 
     __slots__ = ("all_scalars", "c", "fixed", "gates", "handle", "keep", "large", "locks", "n_in", "numbers", "out_specs", "pick", "pool", "program",
-                 "scalar", "shapes", "small", "threads")
+                 "scalar", "shapes", "small", "states", "threads")
 
     def __init__(self, program: Program, gates: list[Gate], shapes: list[tuple[int, ...]], variables: list[Any], threads: int) -> None:
         self.program = program
@@ -198,6 +198,7 @@ class Loaded:
         self.small = [a for a in arrays if math.prod(a[2]) * a[3].itemsize < _LARGE]
         self.large = [a for a in arrays if math.prod(a[2]) * a[3].itemsize >= _LARGE]
         self.fixed = []
+        self.states: list[Any] = []      # arrays that a run writes to: of the variables with an update
         self.keep = []
         self.pool: list[Workspace] = []
         first = FIRST + self.n_in + len(self.out_specs)
@@ -234,14 +235,14 @@ class Loaded:
     # leaves it when there is no memory left at all, since it has to make the number of the instruction.
     def _call_arrays(self, w: Workspace, args: Any, out: Any) -> Sequence[Any]:
         try:
-            held = self._place(w, args)
+            held = self.place(w, args)
             results = self._run_arrays(w) if out is None else self._run_into(w, out)
             del held
             return results
         finally:
             self.pool.append(w)
 
-    def _place(self, w: Workspace, args: Any) -> list[Any]:
+    def place(self, w: Workspace, args: Any) -> list[Any]:
         """Point at the arguments; the buffers are the caller's to keep, as long as the call and no longer."""
         held: list[Any] = []
         for i, a in enumerate(args):
@@ -251,9 +252,11 @@ class Loaded:
             if given is not _ndarray and given not in _NO_CODE:
                 # An __array__ ran, and may have resized what pointers were taken of: first all arguments, then pointers.
                 rest = [g.check(b) for g, b in zip(self.gates[i + 1:], args[i + 1:], strict=True)]
-                return self._place(w, [*args[:i], a, *rest])
+                return self.place(w, [*args[:i], a, *rest])
             if a.shape != self.shapes[i]:
                 raise gate.wrong_shape(a.shape)
+            if self.states and not a.flags.writeable and self.is_state(a):
+                a = a.copy()             # as it is now, whatever the run writes first
             if self.scalar[i]:
                 w.cells[i] = a
             else:
@@ -261,6 +264,10 @@ class Loaded:
                 held.append(buffer)
                 w.bases[FIRST + i] = buffer
         return held
+
+    def is_state(self, a: Any) -> bool:
+        """Is it, whole or in part, what a run writes to? Users have read-only views of that."""
+        return any(np.may_share_memory(a, s) for s in self.states)
 
     def _run_arrays(self, w: Workspace) -> list[Any]:
         """Run with results in new arrays, or in large ones of earlier calls that nobody holds any more."""

@@ -14,10 +14,10 @@ from .execute import Loaded, Workspace
 def profile(loaded: Loaded, args: Sequence[Any]) -> list[dict[str, Any]]:
     """One row an instruction, slowest first: ns, op, node, site, nodes (more than one where operations are fused)."""
     w = Workspace(loaded)
-    arrays = [g.check(a) for g, a in zip(loaded.gates, args, strict=True)]
+    held = loaded.place(w, args)
     results = [np.full(s, 0, d) for s, d in loaded.out_specs]      # written to: no instruction waits for their pages
-    buffers = [native.from_buffer(a) for a in [*arrays, *results]]
-    for number, buffer in enumerate(buffers, FIRST):
+    held += [native.from_buffer(a) for a in results]
+    for number, buffer in enumerate(held[len(held) - len(results):], FIRST + loaded.n_in):
         w.bases[number] = buffer
     times = native.new("int64_t[]", max(1, len(loaded.program.instrs)))
     for lock in loaded.locks:
