@@ -15,10 +15,9 @@ def profile(loaded: Loaded, args: Sequence[Any]) -> list[dict[str, Any]]:
     """One row an instruction, slowest first: ns, op, node, site, nodes (more than one where operations are fused)."""
     w = Workspace(loaded)
     held = loaded.place(w, args)
-    results = [np.full(s, 0, d) for s, d in loaded.out_specs]      # written to: no instruction waits for their pages
-    held += [native.from_buffer(a) for a in results]
-    for number, buffer in enumerate(held[len(held) - len(results):], FIRST + loaded.n_in):
-        w.bases[number] = buffer
+    results = [native.from_buffer(np.full(s, 0, d)) for s, d in loaded.out_specs]      # written to: no instruction waits for their pages
+    first = FIRST + loaded.n_in
+    w.bases[first:first + len(results)] = results
     times = native.new("int64_t[]", max(1, len(loaded.program.instrs)))
     for lock in loaded.locks:
         lock.acquire()
@@ -27,6 +26,7 @@ def profile(loaded: Loaded, args: Sequence[Any]) -> list[dict[str, Any]]:
     finally:
         for lock in loaded.locks:
             lock.release()
+    del held
     if status != native.OK:
         raise loaded.error(w, status)
     program = loaded.program

@@ -32,7 +32,8 @@ def values(nodes: Sequence[Node], at: Mapping[Node, Any]) -> dict[int, Any]:
             raise g.wrong_shape(a.shape)
     bindings: dict[str, int] = {}
     try:
-        match_shapes([(g.shape, a.shape) for g, a in zip(gates, arrays, strict=True)], bindings)
+        match_shapes([(g.shape, a.shape) for g, a in zip(gates, arrays, strict=True)], bindings,
+                     [g.name for g in gates])
     except ShapeError as error:
         seen = ", ".join(f"{show_name(g.name, 40)} {list(a.shape)}" for g, a in zip(gates, arrays, strict=True))
         raise ShapeError(f"trace: {error}\n  given   {seen}") from None
