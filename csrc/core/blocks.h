@@ -13,6 +13,7 @@
     default: { enum { S = 8 }; call; } }
 
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t parts(int64_t n, int64_t of) { return n / of + (n % of != 0); }
 static inline int64_t aligned(int64_t nbytes) { return (nbytes + GDI_ALIGN - 1) / GDI_ALIGN * GDI_ALIGN; }
 
 INLINE void move_one(int size, char *to, const char *from) { memcpy(to, from, (size_t)size); }

@@ -1,154 +1,31 @@
-/* map_plan.c: how an elementwise instruction walks its operands, decided once.
- *
- * The order of the elements does not matter to an elementwise op, so axes are turned (the output's strides become
- * positive), sorted by the output's stride and merged where all operands allow it. If one contiguous run is left the
- * step is flat; else it gets a plan of blocks. */
+/* map_plan.c: how an elementwise instruction walks its operands, decided once. If one contiguous run is left of its axes
+ * (layout.c) the step is flat; else it gets a plan of blocks. */
+#include "map_plan.h"
 #include "blocks.h"
 #include "stream.h"
 
-/* Rows shorter than this are gathered into blocks that span rows: a call of a kernel must be worth it. */
-enum { LONG_ROW = 128 };
-/* Not where all that is done to a row is one call: from so many bytes, or elements for functions, whose own beginnings and ends
- * take longer. Rows cut out of longer ones take half the time of gathering them. One value for a row is soon written, so that rows
- * of less than 128 bytes are done faster together. */
+/* Rows shorter than GDI_LONG_ROW are done where they lie if all that is done to one is a single call, and they have so many bytes,
+ * or elements for functions, whose own beginnings and ends take longer. Rows cut out of longer ones take half the time of
+ * gathering them. One value for a row is soon written, so that rows of less than 128 bytes are done faster together. */
 enum { DIRECT_ROW_NBYTES = 32, DIRECT_STILL_NBYTES = 128, DIRECT_FUNCTION_ROW = 64 };
 /* Blocks without buffers may be longer: 32 KiB of float32. */
 enum { DIRECT_BLOCK = 8192, SINGLE_BLOCK = 32768 };
-/* Groups of so many bytes of arrays wait for memory at the start of every block. Where functions take longer than memory does, of
- * which there must be one for so many bytes of an element, or where several results go past the caches, lines of blocks to come
- * arrive meanwhile: a chain of tanh, sigmoid and exp with its gradients takes 2.7 ns an element instead of 3.4, x y + z with its
- * own 1.4 instead of 1.9. One or two cheap operations only lose by it, and so do arrays that the last cache holds. */
-enum { AHEAD_NBYTES = 24 << 20, AHEAD_FUNCTION_NBYTES = 8, AHEAD_MICRO = 3 };
 /* GDI_SMALL's limit: 20 us of the dearest op at its estimated cost. */
 enum { SMALL_N = 2048, CALL_NS = 8, GRAIN_QUARTER_NS = 200000 };
 
-typedef struct layout {
-    int ndim, n;                                     /* axes, operands (outputs first) */
-    int half;                                        /* float16 as it is, not by way of float32 */
-    int64_t shape[GDI_MAX_NDIM];
-    int64_t stride[GDI_FUSED_OPERANDS][GDI_MAX_NDIM];  /* bytes */
-    int64_t offset[GDI_FUSED_OPERANDS];
-    int64_t size[GDI_FUSED_OPERANDS];
-} layout;
-
-static void insert_axis(layout *l, int64_t n, const int64_t *stride)
-{
-    int at = l->ndim++;
-    for (; at > 0 && l->stride[0][at - 1] < stride[0]; at--) {
-        l->shape[at] = l->shape[at - 1];
-        for (int k = 0; k < l->n; k++)
-            l->stride[k][at] = l->stride[k][at - 1];
-    }
-    l->shape[at] = n;
-    for (int k = 0; k < l->n; k++)
-        l->stride[k][at] = stride[k];
-}
-
-/* The axes in the order they are, which is the order a sum goes by. View `whole` has them all; a sum lacks the last ones. */
-static void take_axes(layout *l, const gd_program_spec *s, const gd_view *const *view, int whole)
-{
-    const int64_t *shape = s->dim + view[whole]->dims;
-    for (int d = 0; d < view[whole]->ndim; d++) {
-        if (shape[d] == 1)
-            continue;
-        l->shape[l->ndim] = shape[d];
-        for (int k = 0; k < l->n; k++)
-            l->stride[k][l->ndim] = d < view[k]->ndim ? s->dim[view[k]->dims + view[k]->ndim + d] * l->size[k] : 0;
-        l->ndim++;
-    }
-}
-
-static void sort_axes(layout *l, const gd_program_spec *s, const gd_view *const *view)
-{
-    const int64_t *shape = s->dim + view[0]->dims;
-    for (int d = 0; d < view[0]->ndim; d++) {
-        if (shape[d] == 1)
-            continue;
-        int64_t stride[GDI_FUSED_OPERANDS];
-        for (int k = 0; k < l->n; k++)
-            stride[k] = s->dim[view[k]->dims + view[k]->ndim + d] * l->size[k];
-        if (stride[0] < 0)
-            for (int k = 0; k < l->n; k++) {
-                l->offset[k] += stride[k] * (shape[d] - 1);
-                stride[k] = -stride[k];
-            }
-        insert_axis(l, shape[d], stride);
-    }
-}
-
-static int mergeable(const layout *l, int outer, int d)
-{
-    for (int k = 0; k < l->n; k++)
-        if (l->stride[k][outer] != l->stride[k][d] * l->shape[d])
-            return 0;
-    return 1;
-}
-
-static void merge_axes(layout *l)
-{
-    int last = 0;
-    for (int d = 1; d < l->ndim; d++) {
-        int merged = mergeable(l, last, d);
-        if (!merged)
-            last++;
-        l->shape[last] = merged ? l->shape[last] * l->shape[d] : l->shape[d];
-        for (int k = 0; k < l->n; k++)
-            l->stride[k][last] = l->stride[k][d];
-    }
-    if (l->ndim > 0)
-        l->ndim = last + 1;
-}
-
-/* Is operand k contiguous in the order of the axes? */
-static int is_flat(const layout *l, int k)
-{
-    int64_t step = l->size[k];
-    for (int d = l->ndim - 1; d >= 0; d--) {
-        if (l->stride[k][d] != step)
-            return 0;
-        step *= l->shape[d];
-    }
-    return 1;
-}
-
-/* Elements after which operand k repeats. */
-static int64_t period(const layout *l, int k)
-{
-    int64_t n = 1;
-    int d = 0;
-    while (d < l->ndim && l->stride[k][d] == 0)
-        d++;
-    for (; d < l->ndim; d++)
-        n *= l->shape[d];
-    return n;
-}
-
-/* Bytes of the operands that are not broadcast. */
-static int64_t total_nbytes(const layout *l, int64_t n)
-{
-    int64_t total = 0;
-    for (int k = 0; k < l->n; k++) {
-        int whole = 1;
-        for (int d = 0; d < l->ndim; d++)
-            whole &= l->stride[k][d] != 0;
-        total += whole ? n * l->size[k] : 0;
-    }
-    return total;
-}
-
 /* ---- flat steps ---- */
-static int fits_flat(const layout *l, const gd_view *const *view, int64_t n)
+static int fits_flat(const gdi_layout *l, const gd_view *const *view, int64_t n)
 {
-    if (n > UINT32_MAX || total_nbytes(l, n) >= GDI_STREAM_NBYTES)
+    if (n > UINT32_MAX || gdi_layout_nbytes(l, n) >= GDI_STREAM_NBYTES)
         return 0;
     for (int k = 0; k < l->n; k++)
-        if (!is_flat(l, k) || (view[k]->dtype == GD_FLOAT16 && !l->half) || view[k]->base > UINT16_MAX
+        if (!gdi_layout_is_flat(l, k) || (view[k]->dtype == GD_FLOAT16 && !l->half) || view[k]->base > UINT16_MAX
             || l->offset[k] >> GDI_REF_SHIFT != 0)
             return 0;
     return 1;
 }
 
-static void make_flat(const layout *l, const gd_view *const *view, int64_t n, int64_t cost, gdi_map_fn fn, gdi_step *out)
+static void make_flat(const gdi_layout *l, const gd_view *const *view, int64_t n, int64_t cost, gdi_map_fn fn, gdi_step *out)
 {
     static const uint8_t log2_of[9] = {[1] = 0, [2] = 1, [4] = 2, [8] = 3};
     out->kind = n <= SMALL_N ? GDI_SMALL : GDI_FLAT;
@@ -163,24 +40,24 @@ static void make_flat(const layout *l, const gd_view *const *view, int64_t n, in
 
 /* ---- plans ---- */
 /* Blocks of the flat order: every operand is contiguous or repeats within a block, else it is gathered. */
-static void feed_flat(gdi_plan *p, const layout *l)
+static void feed_flat(gdi_plan *p, const gdi_layout *l)
 {
     for (int k = 0; k < l->n; k++) {
-        const int64_t length = period(l, k);
-        p->operand[k].feed = is_flat(l, k) ? GDI_DIRECT : length <= p->unit ? GDI_ONCE : GDI_GATHER;
+        const int64_t length = gdi_layout_period(l, k);
+        p->operand[k].feed = gdi_layout_is_flat(l, k) ? GDI_DIRECT : length <= p->unit ? GDI_ONCE : GDI_GATHER;
         p->operand[k].period = length <= p->unit ? (int32_t)length : 0;
     }
 }
 
 /* Do neighbours along the last axis lie further apart than those along the one before? */
-static int is_turned(const layout *l, int k)
+static int is_turned(const gdi_layout *l, int k)
 {
     const int d = l->ndim - 1;
     const int64_t inner = l->stride[k][d], outer = d > 0 ? l->stride[k][d - 1] : 0;
     return outer != 0 && (outer < 0 ? -outer : outer) < (inner < 0 ? -inner : inner);
 }
 
-static void feed_rows(gdi_plan *p, const layout *l)
+static void feed_rows(gdi_plan *p, const gdi_layout *l)
 {
     for (int k = 0; k < l->n; k++) {
         const int64_t inner = l->stride[k][l->ndim - 1];
@@ -293,14 +170,14 @@ static int is_updated(const gdi_plan *p, int k)
 }
 
 /* Outputs that are one run of large arrays. Of several, one that is written over an input is in the cache already. */
-static void choose_streams(gdi_plan *p, const layout *l)
+static void choose_streams(gdi_plan *p, const gdi_layout *l)
 {
     for (int k = 0; k < p->n_out; k++)
-        p->operand[k].stream = (int8_t)(p->n_sink == 0 && is_flat(l, k) && !p->operand[k].cast && total_nbytes(l, p->n) >= GDI_STREAM_NBYTES
+        p->operand[k].stream = (int8_t)(p->n_sink == 0 && gdi_layout_is_flat(l, k) && !p->operand[k].cast && gdi_layout_nbytes(l, p->n) >= GDI_STREAM_NBYTES
                                         && (p->n_out == 1 || !is_updated(p, k)));
 }
 
-static int any_stream(const gdi_plan *p)
+int gdi_plan_streams(const gdi_plan *p)
 {
     for (int k = 0; k < p->n_out; k++)
         if (p->operand[k].stream)
@@ -319,13 +196,11 @@ static int64_t flat_block(const gdi_plan *p)
     return p->unit / longest * longest;
 }
 
-static int64_t parts(int64_t n, int64_t of) { return n / of + (n % of != 0); }
-
 /* Elements of a block: a cheap operation costs less than the steps around a short one, but all that is read and written should
  * stay in L1, so the more registers, the shorter. */
-static void choose_unit(gdi_plan *p, const layout *l, int64_t element_nbytes)
+static void choose_unit(gdi_plan *p, const gdi_layout *l, int64_t element_nbytes)
 {
-    const int stream = any_stream(p);
+    const int stream = gdi_plan_streams(p);
     const int64_t nbytes = stream ? 2048 : p->n_micro == 1 ? 8192 : p->n_register <= 2 ? 4096 : 2048;
     int64_t widest = element_nbytes;
     for (int k = 0; k < l->n; k++) {
@@ -336,7 +211,7 @@ static void choose_unit(gdi_plan *p, const layout *l, int64_t element_nbytes)
 }
 
 /* Is an operation of at most two operands done to a row as it lies? They stand still along it only where a loop takes one value. */
-static int is_direct_by_rows(const gdi_plan *p, const layout *l)
+static int is_direct_by_rows(const gdi_plan *p, const gdi_layout *l)
 {
     const gdi_micro *m = p->micro;
     uint64_t still = 0;
@@ -354,11 +229,11 @@ static int is_direct_by_rows(const gdi_plan *p, const layout *l)
 }
 
 /* direct_row: the shortest row that is worth a call where that is all. */
-static void choose_blocks(gdi_plan *p, const layout *l, int64_t direct_row)
+static void choose_blocks(gdi_plan *p, const gdi_layout *l, int64_t direct_row)
 {
     p->height = 1;
     feed_flat(p, l);
-    const int short_row = p->inner < direct_row || (p->inner < LONG_ROW && !is_direct_by_rows(p, l));
+    const int short_row = p->inner < direct_row || (p->inner < GDI_LONG_ROW && !is_direct_by_rows(p, l));
     if (short_row || !any_fed(p, 0, GDI_GATHER)) {
         feed_singles(p);
         p->block = any_fed(p, p->n_out, GDI_SINGLE) && !any_buffer(p) && p->n_micro == 1 ? SINGLE_BLOCK : flat_block(p);
@@ -383,7 +258,7 @@ static void choose_blocks(gdi_plan *p, const layout *l, int64_t direct_row)
 }
 
 /* Every row is cut into items of GDI_FOLD_BLOCK elements, and those into blocks. */
-static void choose_sums(gdi_plan *p, const layout *l)
+static void choose_sums(gdi_plan *p, const gdi_layout *l)
 {
     p->by_row = p->height = 1;
     feed_rows(p, l);
@@ -405,7 +280,7 @@ static void choose_grain(gdi_plan *p, int64_t cost)
         p->grain = 1;
 }
 
-static void keep_layout(gdi_plan *p, const layout *l, int64_t *to)
+static void keep_layout(gdi_plan *p, const gdi_layout *l, int64_t *to)
 {
     p->shape = to;
     for (int d = 0; d < l->ndim; d++)
@@ -422,9 +297,7 @@ static void keep_layout(gdi_plan *p, const layout *l, int64_t *to)
     }
 }
 
-
-/* A plan and the tables it points to, in one block. */
-static gdi_plan *new_plan(gd_program *program, layout *l, int64_t n, int n_out, int n_micro, int n_sink)
+gdi_plan *gdi_plan_new(gd_program *program, gdi_layout *l, int64_t n, int n_out, int n_micro, int n_sink)
 {
     if (l->ndim == 0) {                                  /* one element: an axis of length 1 saves special cases */
         l->ndim = 1;
@@ -468,7 +341,7 @@ static void place_buffers(gd_program *program, gdi_plan *p, int64_t element_nbyt
         program->local_nbytes = nbytes;
 }
 
-static void place_operands(gdi_plan *p, const layout *l, const gd_view *const *view, const gdi_table *t)
+void gdi_plan_place(gdi_plan *p, const gdi_layout *l, const gd_view *const *view, const gdi_table *t)
 {
     for (int k = 0; k < l->n; k++) {
         p->operand[k].place = (gdi_place){l->offset[k], view[k]->base};
@@ -479,7 +352,7 @@ static void place_operands(gdi_plan *p, const layout *l, const gd_view *const *v
     }
 }
 
-static void finish_plan(gd_program *program, gdi_plan *p, const layout *l, int64_t element_nbytes, int64_t cost,
+void gdi_plan_finish(gd_program *program, gdi_plan *p, const gdi_layout *l, int64_t element_nbytes, int64_t cost,
                         int64_t direct_row, gdi_step *out)
 {
     out->kind = GDI_BLOCKS;
@@ -497,8 +370,7 @@ static void finish_plan(gd_program *program, gdi_plan *p, const layout *l, int64
     program->parallel |= p->items > p->grain;
 }
 
-/* The loops of an operation of two operands for the case that the first or the second is one value. */
-static void take_lone(gdi_micro *m, const gdi_map_fn *single)
+void gdi_take_lone(gdi_micro *m, const gdi_map_fn *single)
 {
     for (int k = 0; k < 2; k++) {
         m->lone[k] = single[k];
@@ -515,46 +387,36 @@ typedef struct loops {
     int64_t direct_row;
 } loops;
 
-static int make_plan(gd_program *program, layout *l, const gd_view *const *view, int64_t n, int64_t cost, const loops *of,
+static int make_plan(gd_program *program, gdi_layout *l, const gd_view *const *view, int64_t n, int64_t cost, const loops *of,
                      const gdi_table *t, gdi_step *out)
 {
-    gdi_plan *p = new_plan(program, l, n, 1, 1, 0);
+    gdi_plan *p = gdi_plan_new(program, l, n, 1, 1, 0);
     if (!p)
         return GD_NO_MEMORY;
     p->micro[0] = (gdi_micro){.fn = of->fn, .from = {1, p->n_in > 1 ? 2 : 1, p->n_in > 2 ? 3 : 1}, .reads = (uint8_t)p->n_in};
     if (p->n_in == 2)
-        take_lone(p->micro, of->single);
-    place_operands(p, l, view, t);
+        gdi_take_lone(p->micro, of->single);
+    gdi_plan_place(p, l, view, t);
     p->stepped = of->stepped;
-    finish_plan(program, p, l, 0, cost, of->direct_row, out);
+    gdi_plan_finish(program, p, l, 0, cost, of->direct_row, out);
     return GD_OK;
 }
 
-static int64_t cost_of(int op, int64_t size) { return gdi_map_cost(op) * (size == 8 ? 2 : 1); }
-
-static void begin_layout(layout *l, const gd_program_spec *s, const gd_instr *in, const gd_view **view)
-{
-    l->n = in->n_out + in->n_in;
-    for (int k = 0; k < l->n; k++) {
-        view[k] = s->view + s->arg[in->args + k];
-        l->offset[k] = view[k]->offset;
-        l->size[k] = gd_dtype_nbytes(view[k]->dtype);
-    }
-}
+int64_t gdi_map_cost_of(int op, int64_t size) { return gdi_map_cost(op) * (size == 8 ? 2 : 1); }
 
 int gdi_map_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out)
 {
     const gd_view *view[GDI_MAP_OPERANDS];
-    layout l = {.ndim = 0};
-    begin_layout(&l, s, in, view);
+    gdi_layout l = {.ndim = 0};
+    gdi_layout_begin(&l, s, in, view);
     const int64_t n = gdi_view_count(s, view[0]);
     if (n == 0)
         return GD_OK;                                    /* the step stays GDI_NOTHING */
-    sort_axes(&l, s, view);
-    merge_axes(&l);
+    gdi_layout_sort(&l, s, view);
+    gdi_layout_merge(&l);
     const int dtype = view[in->n_in]->dtype;
-    const int64_t cost = cost_of(in->op, l.size[in->n_in]);
-    const int far = total_nbytes(&l, n) >= GDI_FAR_NBYTES, bytes = l.size[in->n_in] == 1;
+    const int64_t cost = gdi_map_cost_of(in->op, l.size[in->n_in]);
+    const int far = gdi_layout_nbytes(&l, n) >= GDI_FAR_NBYTES, bytes = l.size[in->n_in] == 1;
     gdi_map_fn fn = gdi_map_lookup(far ? gdi_map_far(t, in->op, in->n_in > 1 || bytes) : t, in->op, dtype);
     if (dtype == GD_FLOAT16 && t->half[in->op]) {
         l.half = 1;
@@ -567,175 +429,5 @@ int gdi_map_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t,
                                                         t->stepped[in->op][dtype], row}, t, out);
     make_flat(&l, view, n, cost, fn, out);
     p->parallel |= n * cost > GRAIN_QUARTER_NS;
-    return GD_OK;
-}
-
-/* ---- fused groups ---- */
-/* Register `number` (below 0: an operand) holds elements of this size. */
-static void note_register(gdi_plan *p, int number, int64_t nbytes, int64_t *element_nbytes)
-{
-    if (number < 0)
-        return;
-    *element_nbytes = nbytes > *element_nbytes ? nbytes : *element_nbytes;
-    p->n_register = number + 1 > p->n_register ? number + 1 : p->n_register;
-}
-
-/* Is register `value` read from line i on, before it is written again? */
-int gdi_is_read(const int64_t *line, int i, int lines, int64_t value)
-{
-    for (line += (int64_t)i * GDI_FUSED_LINE; i < lines; i++, line += GDI_FUSED_LINE) {
-        for (int k = 3; k < (line[0] == GD_OP_SUM ? 4 : GDI_FUSED_LINE); k++)
-            if (line[k] == value)
-                return 1;
-        if (line[2] == value)
-            return 0;
-    }
-    return 0;
-}
-
-/* The lines that one loop does together: made[i] is the loop that runs in line i's place, if there is one. */
-static void find_loops(gdi_group *g, const gdi_table *t, const gdi_plan *p, const layout *l, gdi_micro *made)
-{
-    for (int k = 0; k < g->n; k++) {
-        g->place[k] = p->operand[k].place;
-        g->single[k] = 1;
-        for (int d = 0; d < l->ndim; d++)
-            g->single[k] &= l->stride[k][d] == 0;
-    }
-    for (int i = 0; i < g->lines; i++) {
-        made[i] = (gdi_micro){.fn = NULL};
-        const int loop = gdi_find_loop(g, i, made + i);
-        made[i].fn = loop >= 0 ? t->loop[g->dtype == GD_FLOAT64][loop] : NULL;
-    }
-    for (int i = 0; i < g->lines; i++)
-        if (!g->gone[i])
-            gdi_find_two(g, t, i, made + i);
-    for (int i = 0; i < g->lines; i++)
-        if (!g->gone[i])
-            gdi_find_pair(g, t, i, made + i);
-}
-
-/* The operations of a verified group; returns their cost. *element_nbytes: the largest element of a register. */
-static int64_t read_lines(gdi_plan *p, const gdi_table *t, const layout *l, const gd_view *const *view, const int64_t *line,
-                          int lines, int64_t *element_nbytes)
-{
-    int dtype[GDI_FUSED_OPERANDS + GDI_FUSED_REGISTERS];
-    gdi_micro made[GDI_FUSED_LINES];
-    const int n = p->n_out + p->n_in;
-    gdi_group g = {.line = line, .lines = lines, .n = n, .n_out = p->n_out};
-    find_loops(&g, t, p, l, made);
-    int64_t cost = 0;
-    gdi_micro *m = p->micro;
-    gdi_sink *s = p->sink;
-    for (int k = 0; k < n; k++)
-        dtype[k] = view[k]->dtype;
-    for (int i = 0; i < lines; i++, line += GDI_FUSED_LINE) {
-        const int op = (int)line[0], to = (int)line[2];
-        int last = 0;                                    /* the last operand, whose dtype the kernel goes by */
-        if (op == GD_OP_SUM) {
-            *m++ = (gdi_micro){.to = (uint8_t)(s - p->sink), .from = {(uint8_t)line[3], (uint8_t)line[3], (uint8_t)line[3]}};
-            *s++ = (gdi_sink){&t->fold[line[1] == GD_FLOAT64], to};
-            continue;
-        }
-        *m = (gdi_micro){.fn = NULL};
-        for (int k = 0; k < GDI_MAP_OPERANDS - 1; k++) {
-            last = line[3 + k] >= 0 ? (int)line[3 + k] : last;
-            m->from[k] = (uint8_t)last;
-        }
-        if (g.gone[i]) {
-            cost += cost_of(op, gd_dtype_nbytes((int)line[1]));
-            dtype[to] = (int)line[1];
-            if (made[i].fn || made[i].two) {
-                *m++ = made[i];
-                note_register(p, made[i].to - n, gd_dtype_nbytes(dtype[to]), element_nbytes);
-                if (made[i].two)
-                    note_register(p, made[i].also - n, gd_dtype_nbytes(dtype[to]), element_nbytes);
-            }
-            continue;
-        }
-        m->to = (uint8_t)to;
-        m->reads = (uint8_t)(op == GD_OP_CAST ? 1 : gdi_map_arity(op));
-        if (m->reads == 2 && dtype[last] != GD_FLOAT16)
-            take_lone(m, t->single[op][dtype[last]]);
-        m++->fn = op == GD_OP_CAST ? t->cast[dtype[last]][line[1]] : gdi_map_lookup(t, op, dtype[last]);
-        cost += op == GD_OP_CAST ? 1 : cost_of(op, gd_dtype_nbytes(dtype[last]));
-        dtype[to] = (int)line[1];
-        note_register(p, to - n, gd_dtype_nbytes(dtype[to]), element_nbytes);
-    }
-    p->n_micro = (int32_t)(m - p->micro);
-    return cost;
-}
-
-/* With sums: one last axis that they lack, and no other. */
-static int sums_fit(const layout *l, const int64_t *line, int lines)
-{
-    for (int i = 0; i < lines; i++, line += GDI_FUSED_LINE)
-        for (int d = 0; line[0] == GD_OP_SUM && d < l->ndim; d++)
-            if ((l->stride[line[2]][d] == 0) != (d == l->ndim - 1))
-                return 0;
-    return l->ndim > 0;
-}
-
-static void choose_ahead(gdi_plan *p, const layout *l, const int64_t *line, int lines)
-{
-    int64_t functions = 0, direct = 0;
-    for (int i = 0; i < lines; i++, line += GDI_FUSED_LINE)
-        functions += line[0] != GD_OP_SUM && line[0] != GD_OP_CAST && gdi_map_is_function((int)line[0]);
-    for (int k = 0; k < p->n_out + p->n_in; k++) {
-        const gdi_plan_operand *o = p->operand + k;
-        if (o->size != p->operand[0].size)
-            return;
-        direct += o->feed == GDI_DIRECT && !o->stream;
-    }
-    const int64_t total = total_nbytes(l, p->n);
-    const int dear = functions * AHEAD_FUNCTION_NBYTES * p->n >= total, many = any_stream(p) && p->n_out > 1 && p->n_micro >= AHEAD_MICRO;
-    if (total >= AHEAD_NBYTES && (dear || many))
-        p->ahead_lines = parts(direct * parts(p->block * p->operand[0].size, GDI_ALIGN), p->n_micro);
-}
-
-/* A group that is the sum of squares of floats, or of integers as float64, of contiguous rows. */
-static void use_whole(gdi_plan *p, const gdi_table *t, int dtype, const int64_t *line)
-{
-    const int is_real = dtype == GD_FLOAT32 || dtype == GD_FLOAT64;
-    const int64_t *sum = line + GDI_FUSED_LINE;
-    if (p->n_sink != 1 || p->n_micro != 2 || p->n_in != 1 || sum[0] != GD_OP_SUM || sum[3] != line[2] || line[3] != 1
-        || p->operand[1].feed != GDI_DIRECT || p->operand[1].cast)
-        return;
-    if ((is_real && line[0] == GD_OP_SQUARE) || (!is_real && line[0] == GD_OP_CAST && line[1] == GD_FLOAT64))
-        p->whole = t->whole[dtype];
-}
-
-int gdi_fused_prepare(gd_program *program, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out)
-{
-    const gd_view *view[GDI_FUSED_OPERANDS];
-    const int64_t *line = s->attr + in->attr;
-    const int lines = in->n_attr / GDI_FUSED_LINE, whole = in->n_out + in->n_in - 1;
-    layout l = {.ndim = 0};
-    int64_t element_nbytes = 1;
-    int sums = 0;
-    for (int i = 0; i < lines; i++)
-        sums += line[i * GDI_FUSED_LINE] == GD_OP_SUM;
-    begin_layout(&l, s, in, view);
-    const int64_t n = gdi_view_count(s, view[whole]);
-    if (n == 0)
-        return sums > 0 ? GD_BAD_PROGRAM : GD_OK;        /* nobody would write the sums */
-    if (sums > 0)
-        take_axes(&l, s, view, whole);
-    else
-        sort_axes(&l, s, view);
-    merge_axes(&l);
-    if (sums > 0 && !sums_fit(&l, line, lines))
-        return GD_BAD_PROGRAM;
-    gdi_plan *p = new_plan(program, &l, n, in->n_out, lines, sums);
-    if (!p)
-        return GD_NO_MEMORY;
-    place_operands(p, &l, view, t);
-    const int64_t cost = read_lines(p, t, &l, view, line, lines, &element_nbytes);
-    finish_plan(program, p, &l, element_nbytes, cost, LONG_ROW, out);
-    use_whole(p, t, view[1]->dtype, line);
-    choose_ahead(p, &l, line, lines);
-    const int64_t scratch = sums > 0 && p->pieces > 1 ? sums * p->items * (int64_t)sizeof(double) : 0;
-    if (program->scratch_nbytes < scratch)
-        program->scratch_nbytes = scratch;
     return GD_OK;
 }

@@ -221,10 +221,10 @@ void gdi_fault_clear(gd_fault *fault);
 /* program.c */
 void *gdi_program_alloc(gd_program *p, int64_t nbytes);
 void gdi_launch_call(const gdi_launch *l, gdi_call *call);
-/* map_plan.c: the step of a verified elementwise instruction, of a verified fused group */
+/* map_plan.c: the step of a verified elementwise instruction; fused_plan.c: of a verified fused group */
 int gdi_map_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out);
 int gdi_fused_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out);
-/* map_plan.c: is a register or held value read from line i on, before it is written again? */
+/* fused_plan.c: is a register or held value read from line i on, before it is written again? */
 int gdi_is_read(const int64_t *line, int i, int lines, int64_t value);
 /* A fused group that is read: n operands, n_out of them outputs. */
 typedef struct gdi_group {
