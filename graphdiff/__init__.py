@@ -35,10 +35,13 @@ from .ops.unary import (abs, arccos, arccosh, arcsin, arcsinh, arctan, arctanh, 
 from .ops.binary import (add, arctan2, bitwise_and, bitwise_or, bitwise_xor, copysign, divide, equal, floor_divide, fmax, fmin, fmod, greater,
                          greater_equal, hypot, left_shift, less, less_equal, logaddexp, logical_and, logical_or, logical_xor, maximum,
                          minimum, multiply, not_equal, polygamma, power, remainder, right_shift, subtract, where, xlogy, zmul)
-from .ops.movement import (arange, array_split, atleast_1d, atleast_2d, broadcast_arrays, broadcast_to, column_stack, concat, concatenate,
-                           diag, diagonal, dstack, empty, expand_dims, eye, flip, fliplr, flipud, full, full_like, hstack, identity,
-                           linspace, matrix_transpose, moveaxis, ones, ones_like, pad, permute_dims, ravel, repeat, reshape, roll, size, split,
-                           squeeze, stack, swapaxes, tile, trace as trace_of, transpose, tril, triu, vstack, zeros, zeros_like)
+from .ops.creation import (arange, empty, eye, full, full_like, identity, linspace, ones, ones_like, size, tril, triu, zeros,
+                           zeros_like)
+from .ops.joining import (array_split, column_stack, concat, concatenate, dstack, hstack, pad, repeat, roll, split, stack, tile,
+                          vstack)
+from .ops.movement import (atleast_1d, atleast_2d, broadcast_arrays, broadcast_to, diag, diagonal, expand_dims, flip, fliplr,
+                           flipud, matrix_transpose, moveaxis, permute_dims, ravel, reshape, squeeze, swapaxes,
+                           trace as trace_of, transpose)
 from .ops.reduction import (all, amax, amin, any, argmax, argmin, average, count_nonzero, logsumexp, max, mean, min, norm, prod, ptp, std,
                             sum, var)
 from .ops.scan import argsort, cumprod, cumsum, log_softmax, median, softmax, sort, top_k

@@ -15,7 +15,9 @@ from ..graph.node import Node, describe, new_node, next_serial
 from ..graph.opdef import OpDef, register
 from ..graph.text import copy_node
 from ..graph.walk import toposort
-from ..ops.movement import concatenate, cut, reshape_to, stack, zeros, zeros_like
+from ..ops.creation import zeros, zeros_like
+from ..ops.joining import concatenate, stack
+from ..ops.movement import cut, reshape_to
 from ..specs import check_shape, format_shape, has_dims, nelements
 
 _token = itertools.count()

@@ -14,8 +14,9 @@ from ..graph.node import Node, Origin, new_node
 from ..graph.opdef import MINUS_ONE, ONE, ZERO
 from ..graph.walk import toposort
 from ..ops.binary import add
+from ..ops.creation import zeros_like
 from ..ops.families import cast
-from ..ops.movement import expand_to, zeros_like
+from ..ops.movement import expand_to
 from ..ops.unary import negative
 from ..specs import format_shape
 from .reverse import _check_float, connected, expanded, sweep, times

@@ -16,8 +16,9 @@ from ..graph.node import Node, Origin, describe
 from ..graph.opdef import MINUS_ONE, ONE, ZERO
 from ..graph.walk import toposort
 from ..ops.binary import add, multiply, zmul
+from ..ops.creation import zeros_like
 from ..ops.families import cast
-from ..ops.movement import RESHAPE, sum_to, zeros_like
+from ..ops.movement import RESHAPE, sum_to
 from ..ops.unary import negative
 from ..specs import format_shape
 

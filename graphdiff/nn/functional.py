@@ -12,9 +12,11 @@ from ..errors import NodeTypeError, ShapeError
 from ..graph.build import as_node, composed, public
 from ..graph.node import Node
 from ..ops.attention import attention
+from ..ops.creation import zeros
 from ..ops.indexing import from_zero, segment_max, segment_mean, segment_sum, take
+from ..ops.joining import concatenate
 from ..ops.linalg import matmul
-from ..ops.movement import broadcast_to, concatenate, expand_dims, reshape_to, transpose, zeros
+from ..ops.movement import broadcast_to, expand_dims, reshape_to, transpose
 from ..ops.reduction import max as max_of
 from ..ops.reduction import mean, sum
 from ..ops.sequence import gru, gru_cell, lstm, lstm_cell, rnn, rnn_cell
@@ -86,7 +88,8 @@ def aggregate(messages: Any, receivers: Any, n: int, how: str = "sum") -> Node:
     y = at_segments(messages, receivers, n)
     if how == "max":
         from ..ops.binary import greater, where
-        from ..ops.movement import expand_dims, ones_like
+        from ..ops.creation import ones_like
+        from ..ops.movement import expand_dims
         has = greater(segment_sum(ones_like(receivers), receivers, n), 0)
         y = where(expand_dims(has, 1), y, 0.0)
     return y

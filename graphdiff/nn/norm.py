@@ -10,8 +10,10 @@ from ..errors import ShapeError
 from ..graph.node import Node
 from ..ops import activations as ops
 from ..ops.binary import greater, where
+from ..ops.creation import size
 from ..ops.families import cast
-from ..ops.movement import concatenate, expand_dims, reshape_to, size
+from ..ops.joining import concatenate
+from ..ops.movement import expand_dims, reshape_to
 from ..ops.reduction import mean, prod, var
 from ..ops.unary import reciprocal, sqrt
 from ..specs import check_memory, nelements

@@ -18,9 +18,10 @@ from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import broadcast, check_memory, check_shape, format_shape, nelements, stretches
 from .binary import less_equal, logical_and, maximum, where, zmul
+from .creation import ones
 from .families import cast, flag, floating, pair
 from .linalg import matmul
-from .movement import expand_to, matrix_transpose, ones, reshape_to
+from .movement import expand_to, matrix_transpose, reshape_to
 from .parts import cotangents, flat, flat_size, or_zeros, parts
 from .reduction import any as any_of
 from .reduction import logsumexp, sum_axes

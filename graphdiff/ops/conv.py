@@ -20,8 +20,9 @@ from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import check_shape, format_shape, nelements
 from .binary import add, less, maximum, where
+from .creation import zeros_like
 from .families import argument, flag, floating, pair
-from .movement import reshape_to, zeros_like
+from .movement import reshape_to
 
 Pairs = tuple[tuple[Any, Any], ...]
 

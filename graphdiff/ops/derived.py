@@ -16,9 +16,11 @@ from ..graph.build import as_node, composed, public
 from ..graph.node import Node
 from ..specs import nelements, normalize_axes, normalize_axis
 from .binary import add, bitwise_and, bitwise_or, equal, less_equal, multiply, power, subtract, where
+from .creation import full
 from .einsum import einsum
 from .families import argument, cast, flag, floating, number, pair
-from .movement import concatenate, cut, flip, full, moveaxis, permute, ravel, reshape_to, stack, swapaxes
+from .joining import concatenate, stack
+from .movement import cut, flip, moveaxis, permute, ravel, reshape_to, swapaxes
 from .reduction import all, norm, sum
 from .scan import cumprod, cumsum
 from .unary import abs, isfinite, isnan, negative, sign

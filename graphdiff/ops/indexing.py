@@ -19,8 +19,9 @@ from ..graph.build import SLICING, as_node, make, make_constant, public
 from ..graph.node import Node, known_as
 from ..graph.opdef import NEVER, OpDef, as_written, register, whereabouts
 from ..specs import as_shape, broadcast, check_memory, check_shape, format_shape, nelements, normalize_axis, slice_backward, slice_forward
+from .creation import full, zeros, zeros_like
 from .families import cast, floating
-from .movement import expand_to, full, permute, place, reshape_to, slice_axes, zeros, zeros_like
+from .movement import expand_to, permute, place, reshape_to, slice_axes
 
 # -- primitives: a gather along one axis, its two scatters, and the same along the last axis -----------------------
 
@@ -335,7 +336,7 @@ def _has_node(item: Any) -> bool:
 
 
 def _stack(item: list[Any]) -> Node:
-    from .movement import stack
+    from .joining import stack
     return stack([_stack(i) if isinstance(i, list) else i for i in item])
 
 

@@ -16,6 +16,7 @@ from . import movement as m
 from . import reduction as r
 from . import unary as u
 from .families import cast
+from .joining import concatenate, repeat
 
 
 def _attach(name: str, value: Any, doc: str | None = None) -> None:
@@ -194,7 +195,7 @@ def _clip(self: Node, min: Any = None, max: Any = None, out: Any = None) -> Node
 _METHODS: dict[str, Callable[..., Any]] = {
     "sum": r.sum, "mean": r.mean, "prod": r.prod, "max": r.max, "min": r.min, "var": r.var, "std": r.std, "any": r.any, "all": r.all,
     "argmax": r.argmax, "argmin": r.argmin, "ptp": r.ptp, "reshape": m.reshape, "squeeze": m.squeeze, "swapaxes": m.swapaxes,
-    "ravel": m.ravel, "flatten": m.ravel, "repeat": m.repeat, "diagonal": m.diagonal, "trace": m.trace, "round": _round,
+    "ravel": m.ravel, "flatten": m.ravel, "repeat": repeat, "diagonal": m.diagonal, "trace": m.trace, "round": _round,
     "dot": linalg.dot, "cumsum": scan.cumsum, "cumprod": scan.cumprod, "sort": scan.sort, "argsort": scan.argsort, "take": indexing.take,
 }
 for _name, _g in _METHODS.items():
@@ -233,7 +234,7 @@ def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
                 end = m.broadcast_to(end, (*x.shape[:axis], 1, *x.shape[axis + 1:]))
             parts.insert(0 if first else len(parts), end)
     if len(parts) > 1:
-        x = m.concatenate(parts, axis)
+        x = concatenate(parts, axis)
     for _ in range(n):
         if x.shape[axis] == 0:
             break

@@ -11,7 +11,9 @@ from typing import Any
 from ..graph.node import Node
 from ..specs import nelements
 from .binary import add
-from .movement import concatenate, cut, ravel, reshape_to, zeros
+from .creation import zeros
+from .joining import concatenate
+from .movement import cut, ravel, reshape_to
 
 Shapes = Sequence[tuple[Any, ...]]
 

@@ -112,7 +112,8 @@ def split(key: Any, n: int = 2) -> Node:
 def fold_in(key: Any, data: Any) -> Node:
     """A key that depends on another key and an integer (a number or a scalar node), such as a step count."""
     from .binary import bitwise_and, bitwise_xor, right_shift
-    from .movement import reshape_to, stack
+    from .joining import stack
+    from .movement import reshape_to
     data = as_node(data)
     if data.dtype.kind not in "iu" or data.shape != ():
         raise DTypeError(f"data must be one integer, not {data.spec}")

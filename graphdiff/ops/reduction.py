@@ -18,8 +18,9 @@ from ..graph.build import as_node, make, public, scalar
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import format_shape, nelements, normalize_axes, normalize_axis
+from .creation import zeros, zeros_like
 from .families import cast, flag, floating, number
-from .movement import expand_to, permute, reshape_to, zeros, zeros_like
+from .movement import expand_to, permute, reshape_to
 from .selected import NONE, extended, first_of, mask_of, masked, no_out
 
 
@@ -117,7 +118,9 @@ def _extreme_vjp(g: Node, node: Node, needs: Any) -> Any:
 def _prod_vjp(g: Node, node: Node, needs: Any) -> Any:
     """g times the product of all other elements: exclusive prefix times exclusive suffix products, right with zeros."""
     from .binary import zmul
-    from .movement import concatenate, cut, ones_like
+    from .creation import ones_like
+    from .joining import concatenate
+    from .movement import cut
     from .scan import cumprod
     x = node.inputs[0]
     axes = node._attrs[0]
@@ -434,7 +437,7 @@ def _with_zero(x: Node, axis: int) -> Node:
     """x >= 0 with a 0 at the end of an axis of a named size, which may turn out to be none: the largest is still the same."""
     if isinstance(x.shape[axis], int):
         return x
-    from .movement import concatenate
+    from .joining import concatenate
     return concatenate([x, zeros((*x.shape[:axis], 1, *x.shape[axis + 1:]), x.dtype)], axis)
 
 

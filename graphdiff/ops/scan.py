@@ -15,8 +15,10 @@ from ..graph.build import as_node, make, public
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import nelements, normalize_axis
+from .creation import full, ones_like, zeros_like
 from .families import cast, flag, floating
-from .movement import concatenate, cut, expand_to, full, ones_like, permute, ravel, reshape_to, zeros_like
+from .joining import concatenate
+from .movement import cut, expand_to, permute, ravel, reshape_to
 from .selected import no_out
 
 

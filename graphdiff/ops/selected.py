@@ -14,7 +14,8 @@ from ..graph.build import scalar
 from ..graph.node import Node
 from ..specs import broadcast, format_shape
 from .families import argument
-from .movement import concatenate, expand_to
+from .joining import concatenate
+from .movement import expand_to
 
 NONE: Any = np._NoValue      # NumPy's own "not given"
 

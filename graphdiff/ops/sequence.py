@@ -21,9 +21,11 @@ from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import check_shape, format_shape
 from .binary import add, greater, multiply, where
+from .creation import zeros
 from .families import cast, flag, floating
+from .joining import concatenate, stack
 from .linalg import matmul
-from .movement import concatenate, cut, matrix_transpose, reshape_to, stack, zeros
+from .movement import cut, matrix_transpose, reshape_to
 from .parts import cotangents, flat, flat_size, or_zeros, parts
 from .reduction import sum_axes
 from .unary import relu, sigmoid, square, tanh

@@ -262,7 +262,7 @@ def _gradients(outputs: Sequence[Node], targets: Sequence[Node]) -> list[Node]:
     """The gradients of the sum of all outputs."""
     from ..diff.reverse import grad
     from ..ops.binary import add
-    from ..ops.movement import ones_like
+    from ..ops.creation import ones_like
     total: list[Node] | None = None
     for y in outputs:
         gs = grad(y, list(targets), cotangent=None if y.shape == () else ones_like(y), unconnected="zero")

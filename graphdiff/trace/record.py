@@ -416,7 +416,7 @@ def _seed(y: Node) -> Node:
         if y.shape == ():
             return scalar(1.0, y.dtype)
         if has_dims(y.shape):
-            from ..ops.movement import ones_like
+            from ..ops.creation import ones_like
             return ones_like(y)
         return make_constant(np.ones(y.shape, y.dtype))
     finally:
