@@ -75,6 +75,18 @@ def test_the_core_never_ends_the_process():
         assert "Python.h" not in text
 
 
+def test_planted_faults_are_still_to_be_planted():
+    """`make planted` takes twenty minutes and is run rarely; that each of its texts is in the sources once is seen here."""
+    lines = (ROOT / "csrc/tests/planted.txt").read_text(encoding="utf-8").split("\n")
+    heads = [i for i, line in enumerate(lines) if line and not line.startswith("#") and (i == 0 or not lines[i - 1])]
+    assert len(heads) >= 27
+    for head in heads:
+        _, _, file, text, fault = lines[head:head + 5]
+        assert (ROOT / "csrc" / file).read_text(encoding="utf-8").count(text) == 1, f"{lines[head]}: {text} in {file}"
+        assert fault != text
+        checked()
+
+
 def test_the_package_import_is_light():
     import subprocess
     import sys
