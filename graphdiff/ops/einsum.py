@@ -123,10 +123,26 @@ def _is_one(x: Node) -> bool:
 
 
 def _contract(terms: Sequence[str], nodes: Sequence[Node], out: str) -> Node:
-    """A mere permutation is a transpose."""
+    """A mere permutation is a transpose; products summed across their last axis are a sum of columns, which reads memory in order."""
     if len(nodes) == 1 and len(terms[0]) == len(out):
         return permute(nodes[0], [terms[0].index(label) for label in out])
+    if len(nodes) == 2 and _is_across(terms, out) and nodes[0].dtype is not FLOAT16:       # its products would be rounded
+        from .binary import multiply
+        from .reduction import sum as sum_
+        first, second = terms
+        x, y = nodes[0], permute(nodes[1], [second.index(label) for label in first])
+        if x.shape == y.shape:
+            total = sum_(multiply(x, y), tuple([k for k, label in enumerate(first) if label not in out]))
+            kept = [label for label in first if label in out]
+            return cast(permute(total, [kept.index(label) for label in out]), x.dtype)
     return make(EINSUM, tuple(nodes), (",".join(terms) + "->" + out,))
+
+
+def _is_across(terms: Sequence[str], out: str) -> bool:
+    """Do both operands have all labels, some of them summed, but neither its last? As products these would be of one row and one
+    column each, from elements that lie apart."""
+    first, second = terms
+    return len(set(first)) > len(out) > 0 and set(first) == set(second) and first[-1] in out and second[-1] in out
 
 
 # -- lowering ------------------------------------------------------------------------------------------------------
@@ -262,12 +278,16 @@ def _pair(ctx: Any, a: _Part, b: _Part, want: str) -> _Part:
     rows = "".join([label for label in want if label in a.labels and label not in b.labels])
     columns = "".join([label for label in want if label in b.labels and label not in a.labels])
     summed = _best(summed, a, b)
+    each, columns = _before(b, rows, summed, columns)
+    shared = len(batch)
+    batch += each
     sizes = {label: p.size(label) for p in (a, b) for label in p.labels}
 
     def shape(*groups: str) -> list[int]:
         return [sizes[label] for label in batch] + [_product([sizes[label] for label in group]) for group in groups]
 
-    left = ctx.reshape(a.order(batch + rows + summed), shape(rows, summed))
+    left = ctx.reshape(a.order(batch[:shared] + rows + summed),
+                       [n if k < shared or k >= len(batch) else 1 for k, n in enumerate(shape(rows, summed))]).broadcast(shape(rows, summed))
     right = ctx.reshape(b.order(batch + summed + columns), shape(summed, columns))
     out = _Part(ctx.new([sizes[label] for label in want], left.dtype), want)
     target = out.order(batch + rows + columns).reshape(shape(rows, columns))
@@ -277,6 +297,14 @@ def _pair(ctx: Any, a: _Part, b: _Part, want: str) -> _Part:
         target = out.view.reshape(shape(rows, columns))
     ctx.emit("matmul", target, [left, right])
     return out
+
+
+def _before(b: _Part, rows: str, summed: str, columns: str) -> tuple[str, str]:
+    """Of a vector by the middle of an array, the columns before that: product after product as the array lies, instead of columns
+    that do not merge. And those that are left."""
+    before = "" if rows or b.labels[-1] not in columns else b.labels[:min(b.labels.index(label) for label in summed)]
+    each = "".join([label for label in columns if label in before])
+    return each, "".join([label for label in columns if label not in each])
 
 
 def _best(summed: str, a: _Part, b: _Part) -> str:
@@ -459,7 +487,7 @@ def einsum(*operands: Any, dtype: Any = None, out: Any = None, optimize: Any = T
     nodes, terms = _drop_ones(nodes, terms)
     distinct = "".join(dict.fromkeys(result))
     same = len(nodes) == 1 and terms[0] == distinct
-    y = nodes[0] if same else make(EINSUM, tuple(nodes), (",".join(terms) + "->" + distinct,))
+    y = nodes[0] if same else _contract(terms, nodes, distinct)
     return y if distinct == result else _put_on_diagonals(y, distinct, result)
 
 
