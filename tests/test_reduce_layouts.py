@@ -101,3 +101,24 @@ def test_the_first_of_equal_extremes_wins_wherever_it_stands(dtype: str) -> None
             assert np.array_equal(run(name, x * sign, 1), np.arange(n))
             lowest = np.full((3, n), np.iinfo(dtype).min if sign == 1 else np.iinfo(dtype).max, dtype)
             assert not run(name, lowest, 1).any()
+
+
+@pytest.mark.parametrize("dtype", ("float32", "float64"))
+@pytest.mark.parametrize(("n", "w"), ((2, 5), (15, 513), (16, 70), (17, 512), (18, 700), (33, 513), (300, 1030), (4113, 40)))
+def test_softmax_of_columns_has_the_bits_of_rows(n: int, w: int, dtype: str) -> None:
+    """Whether the exponentials of every row are ordinary numbers, or no longer from some row on: lanes go on from what they were."""
+    for hidden in (n, 0, 1, n - 1, min(n - 1, 20)):
+        x = np.random.default_rng(n).uniform(-3, 3, (n, w)).astype(dtype)
+        x[hidden:, 1::3] = -np.inf
+        x[hidden // 2:, 2::7] -= 1000 if dtype == "float64" else 120
+        columns, rows = gd.input("columns", (n, w), dtype), gd.input("rows", (w, n), dtype)
+        for f in (gd.softmax, gd.log_softmax, gd.logsumexp):
+            got = gd.function([columns], f(columns, axis=0), threads=2)(x)
+            want = gd.function([rows], f(rows, axis=1), threads=1)(np.ascontiguousarray(x.T))
+            assert np.asarray(got).tobytes() == np.ascontiguousarray(np.asarray(want).T).tobytes(), (f.__name__, hidden)
+        with np.errstate(divide="ignore"):
+            top = np.where(np.isfinite(x.max(axis=0)), x.max(axis=0), 0).astype("float64")
+            e = np.exp(x - top)
+            want = e / np.where(e.sum(axis=0) == 0, 1, e.sum(axis=0))
+        got = gd.function([columns], gd.softmax(columns, axis=0), threads=1)(x)
+        np.testing.assert_allclose(got, want, rtol=4e-6 if dtype == "float32" else 1e-14, atol=np.finfo(dtype).tiny)
