@@ -178,6 +178,7 @@ def test_ctrl_c_inside_a_matmul_is_prompt_and_leaves_the_function_whole(threads)
         assert hits, "no call was interrupted"
         assert f(a).tobytes() == want
         assert v.value == np.frombuffer(want)[0]
-        print(min(delays))
+        print(min(delays), whole)
     """, 300, 4096 if LONG else 1536, threads)
-    assert float(out) < 0.1
+    delay, whole = map(float, out.split())
+    assert delay < max(0.1, whole / 8)           # what would not stop takes three quarters of it; with a sanitizer that is seconds

@@ -63,6 +63,12 @@ static int64_t conv_line_t1(const conv_line *l, int64_t phi)
     return conv_floor_div(l->out - 1 + l->out_pad - phi, l->out_step) + 1;
 }
 
+/* From one of the positions lo..hi-1 to the next, in elements; 0 where a step of any size leads nowhere. */
+static int64_t conv_apart(const conv_line *l, int64_t lo, int64_t hi)
+{
+    return l->out_step == 1 || hi - lo > 1 ? l->out_step * l->out_s : 0;
+}
+
 static conv_line conv_line_of(const conv_axis *a, int turned)
 {
     conv_line l = {.w = a->w, .dil = a->dil, .stride = a->stride, .cycle = a->stride / conv_gcd(a->stride, a->dil),
