@@ -57,3 +57,49 @@ def test_gradients_along_the_middle_and_across_the_last_axis(equation):
     feeds = [drawn(tuple([SIZE[c] for c in term]), "float64", k) for k, term in enumerate(equation.split("->")[0].split(","))]
     xs = [gd.input(f"x{k}", x.shape, x.dtype.name) for k, x in enumerate(feeds)]
     gd.check_grads(gd.square(gd.einsum(equation, *xs)), xs, dict(zip(xs, feeds, strict=True)))
+
+
+# Many columns and at most 16 terms; one vector by rows that are short, few or very many; and few rows by few columns of a long K.
+NARROW = [*[(1, k, n) for k in (1, 2, 3, 5, 7, 8, 9, 10, 13, 15, 16, 17, 31, 200) for n in (1, 2, 5, 8, 9, 16, 17, 40, 333)],
+          (1, 9001, 5), (1, 4097, 16), (1, 12289, 3), (1, 9001, 1),
+          *[(m, k, n) for m in (2, 3, 4) for n in (2, 3, 4) for k in (9, 30, 511, 700, 1024, 1500, 2048, 3000, 4100, 9001)], (5, 3000, 3), (3, 3000, 5)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_narrow_products_have_the_same_bits_wherever_and_whichever_way_they_lie(turned, dtype):
+    for m, k, n in NARROW:
+        a, b = drawn((m, k), dtype), drawn((k, n), dtype, 1)
+        if turned:
+            a, b = b.T, a.T
+        want = a.astype("float64") @ b.astype("float64")
+        got = called(gd.matmul, a, b)
+        scale = np.abs(a).astype("float64") @ np.abs(b).astype("float64")
+        assert np.all(np.abs(got - want) <= 40 * np.finfo(dtype).eps * scale), (m, k, n)
+        for x, y in ((np.asfortranarray(a), b), (a, np.asfortranarray(b)), (np.asfortranarray(a), np.asfortranarray(b)), (np.ascontiguousarray(a), b),
+                     (a, np.ascontiguousarray(b)), (apart(a), apart(b)), (a, apart(b))):
+            assert called(gd.matmul, x, y).tobytes() == got.tobytes(), (m, k, n)
+        many = called(gd.matmul, np.stack([a] * 3), np.stack([b, b[::-1] * 0, b]))
+        assert many[0].tobytes() == many[2].tobytes() == got.tobytes(), (m, k, n)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_products_that_vanish_have_one_sign_whichever_way_they_lie(dtype):
+    tiny = np.finfo(dtype).tiny
+    for k in (1, 3, 8, 10, 16, 40):
+        a, b = np.full((1, k), -tiny, dtype), np.full((k, 33), tiny, dtype)
+        outs = [called(gd.matmul, a, x) for x in (b, np.asfortranarray(b), apart(b))]
+        assert not outs[0].any() and len({y.tobytes() for y in outs}) == 1, k
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8", "bool"])
+def test_integer_products_of_few_columns_and_few_terms(dtype):
+    for m in (1, 2, 3, 20):
+        for k in (1, 2, 5, 15, 16, 33):
+            for n in (1, 2, 3, 4, 5, 8, 9, 16, 17, 70):
+                a, b = drawn((3, m, k), dtype), drawn((3, k, n), dtype, 1)
+                if dtype == "bool":
+                    a[:, :, 1:] = False
+                want = a @ b
+                for x, y in ((a, b), (a.swapaxes(1, 2).copy().swapaxes(1, 2), b), (a, b.swapaxes(1, 2).copy().swapaxes(1, 2)), (apart(a), apart(b))):
+                    np.testing.assert_array_equal(called(gd.matmul, x, y), want, str((m, k, n)))
