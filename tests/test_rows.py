@@ -83,6 +83,54 @@ def test_other_norms(build, shape, dtype):
     same_bits(inputs, outputs, draw(inputs))
 
 
+def handmade(x, scale, shift, *, how, affine):
+    """Normalised rows as a user writes them: `how` the variance and the root are, and in which order the factors."""
+    m = gd.mean(x, axis=-1, keepdims=True)
+    d = x if how == "mean square" else x - m
+    v = gd.mean(d * d, axis=-1, keepdims=True) if how != "var" else gd.var(x, axis=-1, keepdims=True)
+    root = gd.sqrt(v + 1e-5)
+    y = d / root if how == "divided" else gd.reciprocal(root) * d
+    return {"": y, "scale": scale * y, "both": y * scale + shift, "shift": shift + y}[affine]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("affine", ["", "scale", "shift", "both"])
+@pytest.mark.parametrize("how", ["var", "divided", "multiplied", "mean square"])
+def test_norms_written_by_hand(how, affine, dtype):
+    for rows, n in [(1, 40), (2, 16), (3, 17), (5, 1000), (33, 257), (6, 4096), (3, 4099)]:
+        x, scale, shift = gd.input("x", (rows, n), dtype), gd.input("s", (n,), dtype), gd.input("t", (n,), dtype)
+        inputs = [x, *([scale] if affine in ("scale", "both") else []), *([shift] if affine in ("shift", "both") else [])]
+        f = same_bits(inputs, [handmade(x, scale, shift, how=how, affine=affine)], draw(inputs))
+        assert names(f) == ["rows"] or rows * n < 5000       # few elements are not worth it
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_normalised_rows_against_numpy_where_operands_are_spread(dtype):
+    x, w, b = gd.input("x", (37, 150), dtype), gd.input("w", (150,), dtype), gd.input("b", (150,), dtype)
+    f = gd.function([x, w, b], gd.layer_norm(x, w, b))
+    values = draw([x, w, b])
+    want = (values[0] - values[0].mean(-1, keepdims=True)) / np.sqrt(values[0].var(-1, keepdims=True) + 1e-5) * values[1] + values[2]
+    spread = np.zeros((37, 300), dtype)[:, ::2], np.zeros(450, dtype)[::3], values[2][::-1].copy()[::-1]
+    for to, value in zip(spread, values, strict=True):
+        to[...] = value
+    near = f(*values)
+    np.testing.assert_allclose(near, want, rtol=2e-5 if dtype == "float32" else 1e-12, atol=1e-5 if dtype == "float32" else 1e-12)
+    np.testing.assert_array_equal(f(*spread), near)
+    checked(2)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_gradients_of_normalised_rows_where_zero_meets_infinity(dtype):
+    for forward in (False, True):
+        inputs, outputs = with_gradients(gd.layer_norm, (40, 70), (70,), (70,), dtype=dtype)
+        x, w, b, g = draw(inputs)
+        g[::2, ::3] = 0
+        g[7] = 0
+        w[:9] = np.inf
+        x[4, 5], x[11, 0] = np.inf, np.nan
+        same_bits(inputs, outputs if forward else outputs[1:], [x, w, b, g])
+
+
 def test_values():
     """Against NumPy in float64: the value, and the gradients by hand."""
     inputs, outputs = with_gradients(gd.layer_norm, (37, 130), (130,), (130,), dtype="float64")

@@ -99,6 +99,20 @@ typedef void (*gdi_chain_fn)(const gdi_link *l, int64_t links, int64_t n, int64_
 /* The loop that does these links, whose addresses need not be there yet: one made for them, or the one that does any. */
 typedef gdi_chain_fn (*gdi_chain_find)(const gdi_link *l, int64_t links);
 
+/* Rows of n floats normalised, one `step` bytes after the other: y = (x - mean) / sqrt(variance + eps), by gamma, plus beta,
+ * which all rows have (NULL: without). With g, the gradient of y: that of x, and sums down the columns of g and of g by what gamma
+ * is applied to, added to; y may then be NULL. */
+typedef struct gdi_norm {
+    const char *x, *g, *gamma, *beta;
+    char *y, *dx, *sum_g, *sum_gx;
+    const void *count, *eps;
+    char *held;                                          /* memory for two rows (without g) */
+    int64_t n, rows, step;
+    int32_t moments;                                     /* 2: the mean is corrected once, 1: it is not, 0: there is none */
+    int32_t divide;                                      /* by the root, not multiplied by its reciprocal */
+} gdi_norm;
+typedef void (*gdi_norm_fn)(const gdi_norm *a);
+
 #include "ops.h"             /* enum gdi_op, generated from ops/<family>.def by the preprocessor */
 
 /* Several operations as one loop (loops.c), longer expressions before those they contain, and how many inputs one may have. */
@@ -128,6 +142,7 @@ typedef struct gdi_table {
     gdi_map_fn pair[2][4][6][3];     /* float32, float64: see gdi_pair_lookup; of blocks, with y and z one element, with x and z */
     double (*peak[2])(int64_t rounds);                   /* float32, float64: multiply-adds and nothing else */
     int peak_flops[2];                                   /* of one round */
+    gdi_norm_fn norm[2], norm_back[2];                   /* float32, float64; NULL: there is none */
 } gdi_table;
 
 const gdi_table *gdi_active(void);

@@ -308,6 +308,29 @@ static void begin(state *s, const gdi_rows *p, char *const *base, char *local)
         s->slot[n + GDI_AT_FILLS + k] = local + p->fills + k * p->register_nbytes;
 }
 
+/* ---- normalisations ---- */
+static char *norm_operand(const state *s, int i, int64_t row)
+{
+    const int k = s->p->found.operand[i];
+    if (k < 0)
+        return NULL;
+    return s->p->operand[k].buffer >= 0 ? s->slot[k] : s->data[k] + row * s->p->n * s->p->operand[k].size;
+}
+
+/* Rows first, first + step, .. before `end`; columns: where their lanes are. */
+static void run_norm(const state *s, int64_t first, int64_t step, int64_t end, char *const *lanes)
+{
+    const gdi_rows *p = s->p;
+    const int32_t *k = p->found.operand;
+    p->norm(&(gdi_norm){
+        .x = norm_operand(s, GDI_NORM_X, first), .g = norm_operand(s, GDI_NORM_G, first), .y = norm_operand(s, GDI_NORM_Y, first),
+        .dx = norm_operand(s, GDI_NORM_DX, first), .gamma = norm_operand(s, GDI_NORM_GAMMA, 0), .beta = norm_operand(s, GDI_NORM_BETA, 0),
+        .count = norm_operand(s, GDI_NORM_COUNT, 0), .eps = norm_operand(s, GDI_NORM_EPS, 0), .held = s->local + p->held,
+        .sum_g = lanes ? lanes[k[GDI_NORM_SUM_G]] : NULL, .sum_gx = lanes ? lanes[k[GDI_NORM_SUM_GX]] : NULL, .n = p->n,
+        .rows = (end - first + step - 1) / step, .step = step * p->n * p->operand[k[GDI_NORM_X]].size,
+        .moments = p->found.moments, .divide = p->found.divide});
+}
+
 /* With sums down the columns, an item has the rows of `batch` lanes of a block of GDI_FOLD_BLOCK rows: every 16th. */
 static void run_lanes(state *s, int64_t item, char *scratch)
 {
@@ -321,6 +344,11 @@ static void run_lanes(state *s, int64_t item, char *scratch)
             lanes[k] = scratch + p->operand[k].lanes + (group * GDI_ROW_LANES + lane) * nbytes;
             memset(lanes[k], 0, (size_t)(p->batch * nbytes));
         }
+    if (p->norm) {
+        if (group * GDI_FOLD_BLOCK + lane < end)
+            run_norm(s, group * GDI_FOLD_BLOCK + lane, GDI_ROW_LANES, end, lanes);
+        return;
+    }
     for (int64_t row = group * GDI_FOLD_BLOCK + lane; row < end; row += GDI_ROW_LANES) {
         prefetch(s, row + GDI_ROW_LANES);
         run_batch(s, row, least(p->batch, end - row), lanes);
@@ -331,6 +359,10 @@ void gdi_rows_run(const gdi_rows *p, char *const *base, int64_t lo, int64_t hi, 
 {
     state s;
     begin(&s, p, base, local);
+    if (p->norm && !p->n_columns) {
+        run_norm(&s, lo * p->batch, 1, least(hi * p->batch, p->rows), NULL);
+        return;
+    }
     for (int64_t i = lo; i < hi; i++) {
         if (p->n_columns > 0)
             run_lanes(&s, i, scratch);

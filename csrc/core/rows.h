@@ -9,6 +9,7 @@
 #ifndef GDI_ROWS_H
 #define GDI_ROWS_H
 #include "program.h"
+#include "norm.h"
 
 enum { GDI_KEPT = 32, GDI_STATS = 32, GDI_FILLS = 64 };
 /* Numbers of values from the last operand on; fills are the plan's own: a stat as a block. */
@@ -73,6 +74,9 @@ typedef struct gdi_rows {
     int64_t block;           /* elements of a block: all of a batch, or a part of a row */
     int64_t items, grain;
     gdi_chain_fn *chain;     /* by number of a micro: its loop, if it is a chain; all are of one dtype */
+    gdi_norm_fn norm;        /* all of a row at once (norm.h), instead of the sections; else NULL */
+    gdi_norm_found found;
+    int64_t held;            /* private memory: its two rows */
     int32_t n_link;
     int32_t n_held, element_nbytes;          /* registers that hold a row; bytes of the largest element */
     int64_t registers, register_nbytes, kept, kept_nbytes, stats, fills, parts, lanes, links;    /* private memory */

@@ -407,6 +407,38 @@ static int64_t arrays_of(const gdi_rows *p, const draft *a)
     return arrays + held;
 }
 
+/* Are x, g and results contiguous rows, gamma and beta of one row, and the others one value? Rows have one block of a sum. */
+static int norm_fits(const gdi_rows *p, const draft *a, const gdi_norm_found *f)
+{
+    const int kept = a->n_kept, all = kept + a->n_axes;
+    if (p->n * p->element_nbytes > BLOCK_NBYTES)
+        return 0;
+    for (int i = 0; i < GDI_NORM_OPERANDS; i++) {
+        const int k = f->operand[i];
+        if (k < 0)
+            continue;
+        const int whole = a->cls[k] == GDI_WHOLE, one_row = i == GDI_NORM_GAMMA || i == GDI_NORM_BETA;
+        if (a->view[k]->dtype != a->view[f->operand[GDI_NORM_X]]->dtype)
+            return 0;
+        if (i == GDI_NORM_COUNT || i == GDI_NORM_EPS ? !is_still(a, k, 0, whole ? all : kept)
+            : i == GDI_NORM_SUM_G || i == GDI_NORM_SUM_GX ? a->cls[k] != GDI_COLUMN
+            : one_row ? !whole || !is_still(a, k, 0, kept) || is_still(a, k, kept, all)
+            : !whole || !is_flat(a, k, 0, all))
+            return 0;
+    }
+    return 1;
+}
+
+static void find_norm(gdi_rows *p, const draft *a, const gdi_table *t)
+{
+    gdi_norm_found *f = &p->found;
+    if (!gdi_norm_find(a->line, a->lines, a->n_out, a->n, f) || !norm_fits(p, a, f))
+        return;
+    const int dtype = a->view[f->operand[GDI_NORM_X]]->dtype;
+    if (dtype == GD_FLOAT32 || dtype == GD_FLOAT64)
+        p->norm = (f->back ? t->norm_back : t->norm)[dtype == GD_FLOAT64];
+}
+
 /* Short rows: several are done at once, of which each has a lane of its own in the sums of columns. */
 static void choose_blocks(gdi_rows *p, const draft *a)
 {
@@ -414,7 +446,9 @@ static void choose_blocks(gdi_rows *p, const draft *a)
     p->batch = 1;
     p->run = p->n;
     if (p->n <= p->block) {
-        const int64_t most = p->n_columns > 0 ? GDI_ROW_LANES / 2 : GDI_ROW_LANES;       /* two items for two threads */
+        int64_t most = p->n_columns > 0 ? GDI_ROW_LANES / 2 : GDI_ROW_LANES;       /* two items for two threads */
+        if (p->norm && p->found.back)
+            most = 1;
         const int64_t arrays = arrays_of(p, a), few = arrays * BLOCK_NBYTES <= BATCH_NBYTES;
         while (p->batch < most && p->batch * 2 * p->n <= (p->batch == 1 || few ? BLOCK_NBYTES : ROWS_NBYTES) / p->element_nbytes)
             p->batch *= 2;
@@ -463,7 +497,8 @@ static int place_memory(gdi_rows *p, const writer *w, int64_t nbytes, gd_program
     p->kept_nbytes = aligned(p->n * p->batch * p->element_nbytes) + GDI_ALIGN;
     if (p->n_held * p->kept_nbytes > HELD_NBYTES)
         return GD_BAD_PROGRAM;
-    nbytes = p->kept + p->n_held * p->kept_nbytes;
+    p->held = p->kept + p->n_held * p->kept_nbytes;
+    nbytes = p->held + (p->norm ? aligned(2 * p->n * p->element_nbytes) : 0);
     if (program->local_nbytes < nbytes)
         program->local_nbytes = nbytes;
     return GD_OK;
@@ -489,6 +524,7 @@ static int finish(gd_program *program, gdi_rows *p, const draft *a, const gdi_ta
     p->element_nbytes = (int32_t)element_nbytes(a);
     for (int k = 0; k < a->n_out; k++)
         p->n_columns += a->cls[k] == GDI_COLUMN;
+    find_norm(p, a, t);
     choose_blocks(p, a);
     p->register_nbytes = aligned(p->block * p->element_nbytes) + GDI_ALIGN;
     place_operands(p, a, t, &nbytes, &scratch);
