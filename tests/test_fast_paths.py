@@ -375,6 +375,43 @@ def test_counts_and_sums_of_small_integers(shape, dtype):
             np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "int64"])
+@pytest.mark.parametrize("shape", [(70_000,), (300, 1000), (2, 40_000), (20_000, 3), (9, 5, 70), (50, 60, 70), (0, 4), (600, 64),
+                                   (3, 9000), (700, 2, 16), (11, 20_000)])
+def test_means_of_integers_are_exact_sums_rounded_once(shape, dtype):
+    """Totals beyond int64 and beyond 2**53, whatever the layout; a float64 sum would round at every step."""
+    r = np.random.default_rng(5)
+    low, high = (0, 2) if dtype == "bool" else (np.iinfo(dtype).min, int(np.iinfo(dtype).max) + 1)
+    for x in (r.integers(low, high, shape, endpoint=False, dtype=dtype), np.full(shape, high - 1).astype(dtype), np.full(shape, low).astype(dtype)):
+        axes = [a for a in [None, *range(len(shape)), *[(0, k) for k in range(1, len(shape))]] if x.size]
+        node = gd.input("x", shape, dtype)
+        views = [lambda v: v, lambda v: v.T, lambda v: v[::-1, ..., ::2] if v.ndim > 1 else v[::-2]]
+        means = [gd.mean(view(node), axis=a) for view in views for a in axes]
+        want = []
+        for view in views:
+            whole = view(x).astype(object)
+            for a in axes:
+                total = np.asarray(np.sum(whole, axis=a)).astype("float64")
+                want.append(total / (whole.size // max(total.size, 1)))
+        for got, exact in zip(same_bits_by_threads(means, {node: x}), want, strict=True):
+            np.testing.assert_array_equal(got, exact)
+
+
+def test_a_mean_of_integers_reads_them_as_they_are_and_cuts_as_before():
+    x, y = gd.input("x", (30, 40), "int32"), gd.input("y", (30, 40))
+    n = gd.Dim.name("n")
+    z = gd.input("z", (n, 4), "int64")
+    text = str(gd.function([x], gd.mean(x, axis=0)).program)
+    assert "exact_sum" in text and "cast" not in text
+    with pytest.raises(gd.errors.GradientError, match="cast cuts the path"):
+        gd.grad(gd.mean((y * 3.0).astype("int32")), y)
+    assert np.all(gd.function([y], gd.grad(gd.mean(y > 0.0), y, unconnected="zero"))(np.ones((30, 40))) == 0.0)
+    a = np.full((5, 4), 2**62, "int64")
+    assert gd.function([z], gd.mean(z, where=z > 0))(a) == 2.0**62
+    assert np.isnan(gd.function([z], gd.mean(z))(a[:0]))
+    assert gd.function([x], gd.mean(x, dtype="float32"))(np.ones((30, 40), "int32")).dtype == "float32"
+
+
 def test_a_sum_of_what_was_just_made_int64_reads_it_as_it_was():
     x = gd.input("x", (30, 40), "int32")
     for node, kernel in ((gd.sum(x > 0), "count_nonzero"), (gd.sum(x, axis=0), "wide_sum"), (gd.sum(x.astype("uint8")), "wide_sum")):

@@ -44,6 +44,7 @@ for _name in ("argmax", "argmin", "any", "all", "count_nonzero"):
     for _axis in (None, 0, -1):
         case(f"{_name}-{_axis}", lambda x, n=_name, a=_axis: getattr(gd, n)(x, axis=a), (3, 4))
 for _axes in ((0, 1), (0,), (1,), ()):
+    case(f"exact_sum-{_axes}", lambda x, a=_axes: make(reduction.EXACT_SUM, ((8.0 * x).astype("int32"),), (a, False)).astype("int64"), (3, 4))
     case(f"wide_sum-{_axes}", lambda x, a=_axes: make(reduction.WIDE_SUM, ((8.0 * x).astype("int32"),), (a, False)), (3, 4))
 case("average", lambda x, w: gd.average(x, axis=0, weights=w * w + 1.0), (3, 2), (3, 2))
 case("var-ddof", lambda x: gd.var(x, axis=0, ddof=1), (4, 2))

@@ -584,7 +584,8 @@ def every_op() -> dict[str, gd.Node]:
              gd.stop_gradient(a), gd.take_along_axis(a, p, 1), gd.segment_max(v, gd.input("s", (4,), "int64"), 2), gd.segment_sum(v, gd.input("s",
              (4,), "int64"), 2), gd.grad(gd.sum(gd.sort(v)), v), gd.grad(gd.sum(a[:, 1:]), a), gd.grad(gd.sum(gd.diagonal(a)), a), a[i, i],
              gd.where(q, a, b), a.astype("float32"), a ** 2.0, a ** 5.0, gd.random.split(k), gd.count_nonzero(a), gd.median(v),
-             make(REGISTRY["wide_sum"], (p.astype("int32"),), ((0,), False)), make(REGISTRY["recurrence"], (v, v), (0, False)),
+             make(REGISTRY["wide_sum"], (p.astype("int32"),), ((0,), False)),
+             make(REGISTRY["exact_sum"], (p,), ((0,), False)), make(REGISTRY["recurrence"], (v, v), (0, False)),
              make(REGISTRY["random_bits"], (k,), ((3,), np.dtype("int64")))]
     steps = gd.input("steps", (2, 2, 3))
     w, u = [{g: gd.input(f"{name}{g}", (3, 3 * g)) for g in (1, 3, 4)} for name in "wu"]

@@ -74,7 +74,8 @@ static reduce_plan reduce_plan_of(const gdi_call *c, int free)
     p.inner = lines_inner(&p.kept);
     int across = p.reduced.ndim == 0 || reduce_size(p.ks) < reduce_size(p.rs);
     /* Lines of 9 to 16 elements of 8 bytes: two registers with masks take half as long as turning them. */
-    const int masked = GD_VBYTES == 64 && (c->in[0].dtype == GD_FLOAT64 || c->in[0].dtype == GD_INT64);
+    const int exact = c->in[0].dtype == GD_INT64 && c->out[0].dtype == GD_FLOAT64;          /* has no masks */
+    const int masked = GD_VBYTES == 64 && !exact && (c->in[0].dtype == GD_FLOAT64 || c->in[0].dtype == GD_INT64);
     int narrow = p.reduced.ndim == 1 && p.total <= (masked ? RED_LANES / 2 : RED_LANES) && p.inner >= RED_LANES;
     p.columns = p.inner > 1 && (across || narrow);
     p.segment = p.columns ? RED_BLOCK : RED_SEGMENT;
@@ -84,6 +85,18 @@ static reduce_plan reduce_plan_of(const gdi_call *c, int free)
         p.width = (p.width + 1) / 2;                       /* one item would be all there is: two for two threads */
     p.across = p.width ? (p.inner + p.width - 1) / p.width : 0;
     return p;
+}
+
+/* The reduced elements, in more than one axis, as rows of columns: the innermost axis, whose totals or extremes are to be joined. */
+static reduce_plan reduce_runs_of(const reduce_plan *p)
+{
+    reduce_plan runs = *p;
+    runs.reduced.count /= lines_inner(&p->reduced);
+    runs.reduced.ndim--;
+    runs.total = runs.reduced.count;
+    runs.ks = p->rs;
+    runs.rs = lines_step(&runs.reduced, 0);
+    return runs;
 }
 
 /* Is the input too large for a core's caches? far: and rows long enough for the joins not to matter. */
@@ -140,5 +153,19 @@ static int64_t reduce_walk_next(reduce_walk *w)
         w->i[d] = 0;
     }
     return at;
+}
+
+/* out[j*step] = totals of int64 elements x as float64, rounded once. low: the sums of x modulo 2^64; high: the sums of x >> 32. Of less
+ * than 2^32 elements the sum of what is below 2^32 is less than 2^64, and low tells it. */
+static void red_exact(const int64_t *low, const int64_t *high, int64_t w, double *out, int64_t step)
+{
+    uint64_t odd = 0;                /* is a total near 2^63, or beyond? */
+    for (int64_t j = 0; j < w; j++)
+        odd |= ((uint64_t)low[j] - ((uint64_t)high[j] << 32)) >> 62 | ((uint64_t)high[j] + ((uint64_t)1 << 30)) >> 31;
+    for (int64_t j = 0; !odd && j < w; j++) out[j * step] = (double)low[j];
+    for (int64_t j = 0; odd && j < w; j++) {
+        const uint64_t rest = (uint64_t)low[j] - ((uint64_t)high[j] << 32);
+        out[j * step] = (double)((__int128)high[j] * ((int64_t)1 << 32) + (__int128)rest);
+    }
 }
 #endif

@@ -179,7 +179,8 @@ static void draw_shapes(draw *d, int reduced)
     const int64_t extra = below(50) == 0 ? 5000 : any_size(0);
     if (is_reduction(op)) {
         d->ndim[0] -= reduced;
-        d->dtype[0] = op == GD_OP_ANY || op == GD_OP_ALL ? GD_BOOL : between(op, GD_OP_ARGMAX, GD_OP_WIDE_SUM) ? GD_INT64 : d->dtype[0];
+        d->dtype[0] = op == GD_OP_ANY || op == GD_OP_ALL ? GD_BOOL : between(op, GD_OP_ARGMAX, GD_OP_WIDE_SUM) ? GD_INT64
+                    : op == GD_OP_EXACT_SUM ? GD_FLOAT64 : d->dtype[0];
     } else if (op == GD_OP_CAST) {
         d->dtype[0] = (int)below(GD_DTYPE_COUNT);
     } else if (op == GD_OP_ARGSORT || op == GD_OP_MAX_POOL_INDEX) {

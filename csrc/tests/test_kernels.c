@@ -258,6 +258,8 @@ static void test_refusals(void)
     CASE(refuses(GD_OP_COUNT_NONZERO, A(UINT8, 1), A(UINT8, 2), 1, 1));
     CASE(refuses(GD_OP_WIDE_SUM, A(INT64, 1), A(FLOAT32, 2), 1, 1));
     CASE(refuses(GD_OP_WIDE_SUM, A(INT32, 1), A(INT32, 2), 1, 1));
+    CASE(refuses(GD_OP_EXACT_SUM, A(INT64, 1), A(INT32, 2), 1, 1));
+    CASE(refuses(GD_OP_EXACT_SUM, A(FLOAT64, 1), A(FLOAT64, 2), 1, 1));
     CASE(refuses(GD_OP_LOGSUMEXP, A(INT32, 1), A(INT32, 2), 1, 1));
     CASE(refuses(GD_OP_SOFTMAX, A(INT32, 2), A(INT32, 2), 0, 0));
     CASE(refuses(GD_OP_SOFTMAX, A(FLOAT32, 0), A(FLOAT32, 0), 0, 0));

@@ -68,6 +68,8 @@ static number reduced(int op, const array *x, int64_t first, int64_t n)
     }
     if (op == GD_OP_ANY || op == GD_OP_ALL)
         return whole(op == GD_OP_ANY ? any : all);
+    if (op == GD_OP_EXACT_SUM)
+        return real((double)total);
     if (op == GD_OP_COUNT_NONZERO || op == GD_OP_WIDE_SUM)
         return whole(total);
     return op == GD_OP_MAX || op == GD_OP_MIN ? get(x, first + best) : whole(best);
@@ -98,6 +100,8 @@ static void spoil(array *x, int64_t lines, int64_t n)
 
 static int reduced_dtype(int op, int dtype)
 {
+    if (op == GD_OP_EXACT_SUM)
+        return GD_FLOAT64;
     return op == GD_OP_ANY || op == GD_OP_ALL ? GD_BOOL : (op >= GD_OP_ARGMAX && op <= GD_OP_WIDE_SUM) ? GD_INT64 : dtype;
 }
 
@@ -150,11 +154,12 @@ static void test_reductions(void)
         {2, {300, 14}}, {2, {300, 16}}};
     for (int op = GD_OP_SUM; op <= GD_OP_LOGSUMEXP; op++)
         for (int d = 0; d < 7; d++) {
-            int numeric_only = op == GD_OP_SUM || op == GD_OP_PROD || op == GD_OP_COUNT_NONZERO || op == GD_OP_WIDE_SUM;
+            int numeric_only = op == GD_OP_SUM || op == GD_OP_PROD || (op >= GD_OP_COUNT_NONZERO && op <= GD_OP_EXACT_SUM);
+            int any_whole = op == GD_OP_COUNT_NONZERO || op == GD_OP_EXACT_SUM;
             int dtype = all_dtypes[d];
             if (op == GD_OP_WIDE_SUM && dtype != GD_UINT8 && dtype != GD_INT32)
                 continue;
-            if (dtype == GD_FLOAT16 || (dtype == GD_BOOL && numeric_only && op != GD_OP_COUNT_NONZERO) || (op == GD_OP_LOGSUMEXP && !is_float(dtype)))
+            if (dtype == GD_FLOAT16 || (dtype == GD_BOOL && numeric_only && !any_whole) || (op == GD_OP_EXACT_SUM && is_float(dtype)) || (op == GD_OP_LOGSUMEXP && !is_float(dtype)))
                 continue;
             for (int s = 0; s < LENGTH(shapes); s++)
                 for (int r = 0; r <= shapes[s].ndim; r++)

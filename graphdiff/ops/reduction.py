@@ -50,6 +50,10 @@ def _infer_count(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
     return _shape(inputs[0], *attrs), INT64
 
 
+def _infer_exact(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    return _shape(inputs[0], *attrs), FLOAT64
+
+
 def _infer_position(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
     return _infer_nonempty(inputs, attrs)[0], INT64
 
@@ -66,6 +70,17 @@ def _lower(kernel: str) -> Any:
     return rule
 
 
+def _lower_exact(ctx: Any, node: Node) -> Any:
+    """The kernel's lanes hold 2**32 elements; what is longer is added up as float64."""
+    x = node.inputs[0]
+    if math.prod(x.shape[a] for a in node._attrs[0]) < 2**32:
+        return _lower("exact_sum")(ctx, node)
+    v = ctx.cast(ctx.view(x), FLOAT64)
+    kept = [i for i in range(len(v.shape)) if i not in node._attrs[0]]
+    out = ctx.emit("sum", ctx.new([v.shape[i] for i in kept], FLOAT64), [v.transpose([*kept, *node._attrs[0]])], [len(node._attrs[0])])
+    return ctx.reshape(out, node.shape)
+
+
 def spread(g: Node, node: Node) -> Node:
     """g, shaped like the reduction `node`, repeated over the axes it reduced."""
     x = node.inputs[0]
@@ -78,6 +93,14 @@ def _reference(f: Any) -> Any:
 
 def _wide_reference(x: Any, *, axes: Any, keepdims: bool) -> Any:
     return np.sum(np.asarray(x), axis=axes, keepdims=keepdims, dtype=np.int64)
+
+
+def _exact_reference(x: Any, *, axes: Any, keepdims: bool) -> Any:
+    """The halves of int64 add up in int64, their totals as numbers of any length, whose float is the nearest."""
+    x = np.real(x).astype(np.int64)
+    high = np.asarray(np.sum(x >> 32, axis=axes, keepdims=keepdims, dtype=np.int64)).astype(object)
+    low = np.asarray(np.sum(x & 0xFFFFFFFF, axis=axes, keepdims=keepdims, dtype=np.int64)).astype(object)
+    return np.asarray(high * 2**32 + low).astype(np.float64)
 
 
 def _position(f: Any) -> Any:
@@ -178,6 +201,8 @@ COUNT_NONZERO = _reduction("count_nonzero", "how many elements are nonzero", _re
                            cuts="its result is a count, an integer")
 WIDE_SUM = _reduction("wide_sum", "the sum of uint8 or int32 over axes, in int64", _wide_reference, _infer_count,
                       cuts="its result is an integer")
+EXACT_SUM = _reduction("exact_sum", "the sum of bools or integers over axes as a float64, rounded once", _exact_reference, _infer_exact,
+                       lower=_lower_exact, cuts="its operand is an integer or a bool")
 LOGSUMEXP = _reduction("logsumexp", "log of the sum of exponentials over axes", _logsumexp_reference, vjp=_logsumexp_vjp)
 
 
@@ -336,23 +361,27 @@ def _wide(x: Node) -> tuple[Node, Any]:
 
 @public
 def mean(x: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True) -> Node:
-    """The mean over axes; integers give float64; of nothing, NaN. where: a mask of the elements that count. out must be None."""
+    """The mean over axes; integers give float64, their exact sum rounded once, then divided; of nothing, NaN. where: a mask of the
+    elements that count. out must be None."""
     no_out(out)
-    x, back = _spread_of(x, dtype)
+    x = as_node(x) if dtype is None else cast(as_node(x), _asked(dtype))
+    x, back = _wide(x) if x.dtype.kind == "f" else (x, FLOAT64)
     axes, keep, mask = _axes(x, axis), _flag(keepdims), mask_of(where, x)
-    return cast(_sum_where(x, mask, axes, keep) / _counted(x, mask, axes, keep), back)
+    total = _sum_where(x, mask, axes, keep)
+    return cast(total / _counted(x, mask, axes, keep, total.dtype), back)
 
 
 def _sum_where(x: Node, mask: Node | None, axes: tuple[int, ...], keep: bool) -> Node:
+    """The sum of the elements that count, as a float."""
     if mask is not None:
         from .binary import where
-        x = where(mask, x, 0.0)
-    return make(SUM, (x,), (axes, keep))
+        x = where(mask, x, x.dtype.type(0))
+    return make(SUM if x.dtype.kind == "f" else EXACT_SUM, (x,), (axes, keep))
 
 
-def _counted(x: Node, mask: Node | None, axes: tuple[int, ...], keep: bool) -> Any:
-    """How many elements count: a number, or where there is a mask a node."""
-    return _count(x, axes, x.dtype) if mask is None else cast(make(COUNT_NONZERO, (mask,), (axes, keep)), x.dtype)
+def _counted(x: Node, mask: Node | None, axes: tuple[int, ...], keep: bool, dtype: Any) -> Any:
+    """How many elements count: a number, or where there is a mask a node of `dtype`."""
+    return _count(x, axes, dtype) if mask is None else cast(make(COUNT_NONZERO, (mask,), (axes, keep)), dtype)
 
 
 @public
@@ -381,9 +410,9 @@ def _ddof(ddof: Any, correction: Any) -> float:
 def _var(x: Node, axis: Any, ddof: float, keepdims: bool, where: Any) -> Node:
     from .unary import square
     axes, keep, mask = _axes(x, axis), _flag(keepdims), mask_of(where, x)
-    center = _sum_where(x, mask, axes, True) / _counted(x, mask, axes, True)
+    center = _sum_where(x, mask, axes, True) / _counted(x, mask, axes, True, x.dtype)
     total = _sum_where(square(x - center), mask, axes, keep)
-    rest = _counted(x, mask, axes, keep) - ddof
+    rest = _counted(x, mask, axes, keep, x.dtype) - ddof
     if ddof > 0:
         from .binary import maximum
         rest = maximum(rest, 0.0) if isinstance(rest, Node) else builtins.max(rest, 0.0)
