@@ -211,6 +211,42 @@ def test_random_expressions(seed):
     same_bits(inputs, outputs, draw(inputs))
 
 
+# Rows of an input that lies turned are brought together a cache line of them at a time, along the last kept axis to its end.
+LAYOUTS = {
+    "turned": lambda x: (np.ascontiguousarray(x.T), lambda n: gd.transpose(n)),
+    "first axis last": lambda x: (np.ascontiguousarray(np.moveaxis(x, -2, -1)), lambda n: gd.swapaxes(n, -1, -2)),
+    "every second": lambda x: (np.repeat(x, 2, axis=-1), lambda n: n[..., ::2]),
+    "backwards": lambda x: (np.ascontiguousarray(x[..., ::-1]), lambda n: n[..., ::-1]),
+    "rows backwards": lambda x: (np.ascontiguousarray(x[..., ::-1, :]), lambda n: n[..., ::-1, :]),
+    "a part": lambda x: (np.pad(x, [(0, 0)] * (x.ndim - 1) + [(2, 3)]), lambda n: n[..., 2:-3]),
+    "turned backwards": lambda x: (np.ascontiguousarray(x.T[::-1, ::-1]), lambda n: gd.transpose(n[::-1, ::-1])),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(2, 16), (7, 17), (8, 16), (33, 130), (40, 300), (5, 2048), (19, 1000), (3, 4096), (3, 5, 37), (4, 18, 40),
+                                   (2, 21, 19)])
+def test_rows_of_any_layout_have_the_same_bits(shape, dtype):
+    """A variance and a norm, which read their input in several sections, of rows that lie in every way."""
+    x = rng.standard_normal(shape).astype(dtype)
+
+    def outputs(n):
+        return [gd.var(n, axis=-1), gd.layer_norm(n), gd.sum(gd.square(n - gd.sum(gd.abs(n), axis=-1, keepdims=True)) * n, axis=-1)]
+
+    plain = gd.input("x", shape, dtype)
+    want = gd.function([plain], outputs(plain), threads=1)(x)
+    np.testing.assert_allclose(want[0], np.var(x.astype("float64"), axis=-1), rtol=1e-4 if dtype == "float32" else 1e-12)
+    for name, layout in LAYOUTS.items():
+        stored, view = layout(x)
+        n = gd.input("x", stored.shape, dtype)
+        for threads in (1, 2):
+            f = gd.function([n], outputs(view(n)), threads=threads)
+            assert "rows" in names(f), name
+            for a, b in zip(f(stored), want, strict=True):
+                assert a.tobytes() == b.tobytes(), name
+                checked()
+
+
 def test_between_other_instructions():
     """Two norms around a product of matrices, with gradients: several groups of rows, and everything in order."""
     w = gd.input("w", (48, 48), "float32")

@@ -71,6 +71,19 @@ static void walk_block(state *s, int k, int out)
              s->local + o->buffer + q * p->n * o->size * (s->rows > 1), out);
 }
 
+/* An input's rows of the batch to its buffer: they are blocks of rows that follow each other along the last kept axis. */
+static void turn_block(const state *s, int k)
+{
+    const gdi_rows *p = s->p;
+    const gdi_row_operand *o = p->operand + k;
+    const int64_t length = p->shape[p->n_kept - 1], down = o->stride[p->n_kept - 1] / o->size, across = o->stride[p->n_kept] / o->size;
+    for (int64_t q = 0, m; q < s->rows; q += m) {
+        m = least(s->rows - q, length - (s->row + q) % length);
+        o->move(s->local + o->buffer + q * p->n * o->size, s->data[k] + row_offset(p, o, s->row + q),
+                &(gdi_block){.n0 = m, .n1 = p->n, .os0 = p->n, .os1 = 1, .is0 = down, .is1 = across});
+    }
+}
+
 static void *block_address(const state *s, int k)
 {
     const gdi_rows *p = s->p;
@@ -154,6 +167,8 @@ static void run_block(state *s, const gdi_section *c, char (*lanes)[GDI_ROW_LANE
             s->slot[m[i].from] = block_address(s, m[i].from);
         else if (m[i].what == GDI_MOVE_GATHER)
             walk_block(s, m[i].from, 0);
+        else if (m[i].what == GDI_MOVE_TURN)
+            turn_block(s, m[i].from);
     }
     run_micros(s, c, s->rows * s->count, lanes);
     for (int i = 0; i < c->n_move; i++)

@@ -26,6 +26,7 @@ enum gdi_row_class { GDI_WHOLE, GDI_SMALL_VALUE, GDI_COLUMN };
 enum gdi_row_feed {
     GDI_ROW_DIRECT,          /* blocks are contiguous in memory */
     GDI_ROW_GATHER,          /* element by element, or run by run */
+    GDI_ROW_TURNED,          /* as a block of two axes, all rows of a batch at once */
     GDI_ROW_ONCE,            /* all rows have the same elements: gathered once */
     GDI_ROW_VALUE,           /* one value a row, brought together for a batch */
     GDI_ROW_CONSTANT         /* one value */
@@ -37,12 +38,13 @@ typedef struct gdi_row_operand {
     int64_t buffer;          /* its place in private memory, -1: none */
     int64_t lanes;           /* columns: where its lanes begin in scratch */
     const gdi_fold *fold;    /* columns */
+    gdi_move_fn move;        /* of elements of this size */
     int8_t feed, cls, size;
 } gdi_row_operand;
 
 /* Before a block of a section (fills: before its first): operand `from` is pointed to or gathered, or value `from` fills a
  * block. After it, gathered outputs are scattered. */
-enum gdi_row_move { GDI_MOVE_POINT, GDI_MOVE_GATHER, GDI_MOVE_FILL, GDI_MOVE_SCATTER };
+enum gdi_row_move { GDI_MOVE_POINT, GDI_MOVE_GATHER, GDI_MOVE_TURN, GDI_MOVE_FILL, GDI_MOVE_SCATTER };
 typedef struct gdi_row_move_of {
     uint8_t what, from, to, size;
 } gdi_row_move_of;

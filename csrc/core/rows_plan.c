@@ -6,6 +6,9 @@
  * worth more than that; where three arrays are all there is, four rows fit (512 x 1024 float32 normalised four rows
  * at a time: 157 us, two: 166; with the gradient, of eight arrays, 430 and 410). */
 enum { BLOCK_NBYTES = 16384, ROWS_NBYTES = 8192, BATCH_NBYTES = 49152 };
+/* Rows that are turned should be as many as a cache line has elements, or it is fetched again for the next. They may take a good part
+ * of L2. */
+enum { TURNED_NBYTES = 131072 };
 /* Runs of at least so many elements, a multiple of a sum's lanes, are blocks of their own; others are gathered. */
 enum { LONG_RUN = 128 };
 enum { CALL_NS = 8, GRAIN_QUARTER_NS = 200000 };
@@ -94,7 +97,9 @@ static int feed_of(const gdi_rows *p, const draft *a, int k)
         return is_flat(a, k, kept, all) || (p->run < p->n && a->stride[k][all - 1] == a->size[k]) ? GDI_ROW_DIRECT : GDI_ROW_GATHER;
     if (is_flat(a, k, 0, all))
         return GDI_ROW_DIRECT;
-    return k >= a->n_out && is_still(a, k, 0, kept) ? GDI_ROW_ONCE : GDI_ROW_GATHER;
+    if (k >= a->n_out && is_still(a, k, 0, kept))
+        return GDI_ROW_ONCE;
+    return k >= a->n_out && a->n_axes == 1 && kept > 0 ? GDI_ROW_TURNED : GDI_ROW_GATHER;
 }
 
 static int has_buffer(const gdi_row_operand *o)
@@ -121,6 +126,7 @@ typedef struct writer {
     int dtype[GDI_ROW_VALUES];
     uint8_t fill[GDI_ROW_VALUES];            /* in this section: the fill of a value, less the first one's number, plus 1 */
     uint8_t seen[GDI_FUSED_OPERANDS];        /* in this section: the operand has its move */
+    uint8_t turned[GDI_FUSED_OPERANDS];      /* in this one or one before */
     int n_fill, most_fills, most_registers, most_held;
     gdi_section *section;
     gdi_micro *micro, *chain;                /* the chain that may go on, or NULL */
@@ -167,6 +173,10 @@ static int source(writer *w, int v)
             add_move(w, GDI_MOVE_FILL, v, a->n + GDI_AT_FILLS + w->fill[v] - 1);
         }
         return a->n + GDI_AT_FILLS + w->fill[v] - 1;
+    }
+    if (v < a->n && o->feed == GDI_ROW_TURNED && !w->turned[v]) {
+        w->turned[v] = 1;                                /* later sections find it in its buffer */
+        add_move(w, GDI_MOVE_TURN, v, v);
     }
     if (v < a->n && !w->seen[v] && (o->feed == GDI_ROW_DIRECT || o->feed == GDI_ROW_GATHER)) {
         w->seen[v] = 1;
@@ -439,6 +449,17 @@ static void find_norm(gdi_rows *p, const draft *a, const gdi_table *t)
         p->norm = (f->back ? t->norm_back : t->norm)[dtype == GD_FLOAT64];
 }
 
+/* Rows that a cache line has elements of, if some input lies turned: its columns are rows in memory. 1: none does. */
+static int64_t turned_lines(const draft *a)
+{
+    int64_t most = 1;
+    for (int k = a->n_out; k < a->n; k++)
+        if (a->cls[k] == GDI_WHOLE && a->n_axes == 1 && a->n_kept > 0 && a->stride[k][a->n_kept - 1] == a->size[k]
+            && a->stride[k][a->n_kept] != a->size[k])
+            most = GDI_ALIGN / a->size[k] > most ? GDI_ALIGN / a->size[k] : most;
+    return most;
+}
+
 /* Short rows: several are done at once, of which each has a lane of its own in the sums of columns. */
 static void choose_blocks(gdi_rows *p, const draft *a)
 {
@@ -449,8 +470,11 @@ static void choose_blocks(gdi_rows *p, const draft *a)
         int64_t most = p->n_columns > 0 ? GDI_ROW_LANES / 2 : GDI_ROW_LANES;       /* two items for two threads */
         if (p->norm && p->found.back)
             most = 1;
+        const int64_t lines = turned_lines(a);
         const int64_t arrays = arrays_of(p, a), few = arrays * BLOCK_NBYTES <= BATCH_NBYTES;
         while (p->batch < most && p->batch * 2 * p->n <= (p->batch == 1 || few ? BLOCK_NBYTES : ROWS_NBYTES) / p->element_nbytes)
+            p->batch *= 2;
+        while (p->batch < least(most, lines) && p->batch * 2 * p->n <= TURNED_NBYTES / p->element_nbytes)
             p->batch *= 2;
         p->block = p->batch * p->n;
     } else if (p->n_axes > 1) {
@@ -470,6 +494,7 @@ static void place_operands(gdi_rows *p, const draft *a, const gdi_table *t, int6
         o->place = (gdi_place){a->view[k]->offset, a->view[k]->base};
         o->size = (int8_t)a->size[k];
         o->cls = a->cls[k];
+        o->move = t->move[a->size[k]];
         o->feed = (int8_t)feed_of(p, a, k);
         o->buffer = has_buffer(o) ? *nbytes : -1;
         *nbytes += has_buffer(o) ? p->register_nbytes : 0;
