@@ -211,6 +211,22 @@ def test_random_expressions(seed):
     same_bits(inputs, outputs, draw(inputs))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("rows", [1, 2, 40])
+def test_results_that_take_the_place_of_an_operand_read_before(rows, dtype):
+    """y in the memory of x, of the cotangent or of a parameter, which no later operation reads: nor may a loop that does them all."""
+    a, c, s, t = (gd.input(name, (rows, 300), dtype) for name in "acst")
+    for made in ((0, 1, 2, 3), (0,), (1,), (2, 3)):
+        x, g, scale, shift = (gd.sort(v, axis=-1) if i in made else v for i, v in enumerate((a, c, s, t)))
+        if rows > 1:
+            scale, shift = scale[0], shift[0]
+        y = gd.layer_norm(x, scale[0] if rows == 1 else scale, shift[0] if rows == 1 else shift)
+        gradients = gd.grad(y, [x, scale, shift], cotangent=g)
+        for outputs in ([y], [y, *gradients], [y, gradients[1], gradients[2], gradients[0]], [gradients[0], y]):
+            used = [gd.sort(v, axis=0) if v.shape == (rows, 300) else v for v in outputs]        # so that y lies in the arena
+            same_bits([a, c, s, t], used, draw([a, c, s, t]))
+
+
 # Rows of an input that lies turned are brought together a cache line of them at a time, along the last kept axis to its end.
 LAYOUTS = {
     "turned": lambda x: (np.ascontiguousarray(x.T), lambda n: gd.transpose(n)),

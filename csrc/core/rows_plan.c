@@ -439,10 +439,24 @@ static int norm_fits(const gdi_rows *p, const draft *a, const gdi_norm_found *f)
     return 1;
 }
 
+/* The lines may write y over an operand that they read no more. The gradient's loop makes its products again, from x, g and gamma,
+ * after it has written y; forward, and with what it writes last, it reads an element before it writes one there. */
+static int norm_overwrites(const draft *a, const gdi_norm_found *f)
+{
+    static const int again[] = {GDI_NORM_X, GDI_NORM_G, GDI_NORM_GAMMA};
+    const int y = f->operand[GDI_NORM_Y];
+    for (int i = 0; f->back && y >= 0 && i < 3; i++) {
+        const gd_view *v = a->view[f->operand[again[i]]];
+        if (v->base == a->view[y]->base && v->offset == a->view[y]->offset)
+            return 1;
+    }
+    return 0;
+}
+
 static void find_norm(gdi_rows *p, const draft *a, const gdi_table *t)
 {
     gdi_norm_found *f = &p->found;
-    if (!gdi_norm_find(a->line, a->lines, a->n_out, a->n, f) || !norm_fits(p, a, f))
+    if (!gdi_norm_find(a->line, a->lines, a->n_out, a->n, f) || !norm_fits(p, a, f) || norm_overwrites(a, f))
         return;
     const int dtype = a->view[f->operand[GDI_NORM_X]]->dtype;
     if (dtype == GD_FLOAT32 || dtype == GD_FLOAT64)
