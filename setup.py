@@ -12,12 +12,31 @@ from setuptools import setup
 from setuptools.command.build_ext import build_ext
 
 
+def made_of(kept):
+    """The files that the compiler read for an object, by the make rule it wrote; None where there is no rule."""
+    try:
+        rule = kept.with_suffix(".d").read_text()
+    except OSError:
+        return None
+    names = rule.partition(":")[2].replace("\\\n", " ").replace("\\ ", "\0").split()
+    return [name.replace("\0", " ") for name in names]
+
+
+def is_newer(kept, sources):
+    """Is an object there, and newer than all of its sources, which are there too?"""
+    try:
+        return bool(sources) and kept.stat().st_mtime > max(os.stat(name).st_mtime for name in sources)
+    except OSError:
+        return False
+
+
 class BuildNative(build_ext):
     """build_ext that compiles the C files side by side and only those that changed.
 
     setuptools compiles one file after another and all of them again whenever one changed. Here each object is kept
-    in build/native/<hash of the compiler command>/ and is reused while it is newer than its source and than every
-    header, so builds with other flags never mix and an editable install costs nothing after the first build.
+    in build/native/<hash of the compiler command>/, with the list of the files it was made of that the compiler
+    writes, and is reused while it is newer than all of them: builds with other flags never mix, and an editable
+    install costs nothing after the first build.
     """
 
     def finalize_options(self):
@@ -31,11 +50,10 @@ class BuildNative(build_ext):
         key = hashlib.sha256(repr((command, python)).encode()).hexdigest()[:16]
         folder = Path(self.build_temp, key)
         folder.mkdir(parents=True, exist_ok=True)
-        headers = max((os.stat(path).st_mtime for path in ext.depends), default=0.0)
 
         def compile_one(source):
             kept = folder / (source.replace(os.sep, "_") + ".o")
-            if not self.force and kept.exists() and kept.stat().st_mtime > max(os.stat(source).st_mtime, headers):
+            if not self.force and is_newer(kept, made_of(kept)):
                 return str(kept)
             started = time.time()
             with tempfile.TemporaryDirectory(dir=folder) as partial:  # a killed compiler leaves no half object behind
@@ -44,9 +62,10 @@ class BuildNative(build_ext):
                     output_dir=partial,
                     macros=macros,
                     include_dirs=ext.include_dirs,
-                    extra_postargs=ext.extra_compile_args,
+                    extra_postargs=[*ext.extra_compile_args, "-MMD", "-MF", os.path.join(partial, "made_of.d")],
                 )
                 os.utime(made, (started, started))  # a header edited during the compilation is newer than the object
+                os.replace(os.path.join(partial, "made_of.d"), kept.with_suffix(".d"))
                 os.replace(made, kept)
             return str(kept)
 

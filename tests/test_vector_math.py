@@ -110,8 +110,8 @@ OWN = {"exp_neg_square", "gaussian", "sigmoid", "sigmoid_grad", "tanh_grad", "si
 
 
 def source():
-    """The head of isa.inc, the templates, a loop per function, and the float32 sweeps."""
-    out = [(CSRC / "isa/isa.inc").read_text().split("/* ---- float32")[0].replace("../core/gdi.h", "core/gdi.h")]
+    """The head of isa.h, the templates, a loop per function, and the float32 sweeps."""
+    out = [(CSRC / "isa/isa.h").read_text().replace("../core/gdi.h", "core/gdi.h")]
     for t, u, i, tn, bits in TYPES:
         out += [f"#define T {t}", f"#define U {u}", f"#define I {i}", f"#define TN {tn}", "#define GD_T_FLOAT 1",
                 f"#define GD_T_BITS {bits}", '#include "kernels/vmath_t.inc"']

@@ -121,7 +121,7 @@ enum { GDI_LOOP_VALUES = 5 };
 /* Two functions as one loop. */
 enum gdi_two { GDI_TWO_SIGMOID, GDI_TWO_TANH, GDI_TWO_SIN, GDI_TWOS };
 
-/* One table per ISA: the only symbol an isa/<isa>.c exports. */
+/* One table per ISA, in isa/maps_<isa>.c. */
 typedef struct gdi_table {
     const char *name;
     int (*supported)(void);

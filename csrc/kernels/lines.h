@@ -60,4 +60,16 @@ static int lines_same(const gdi_operand *a, const gdi_operand *b, int n)
         if (a->shape[d] != b->shape[d]) return 0;
     return 1;
 }
+
+static int lines_numeric(int d) { return d == GD_INT32 || d == GD_INT64 || d == GD_UINT8 || d == GD_FLOAT32 || d == GD_FLOAT64; }
+
+/* Is the product of the sizes, none counted below 1, at most 2^52? Then no later product of few of them overflows. */
+static int lines_size_fits(const gdi_operand *o)
+{
+    int64_t product = 1;
+    for (int d = 0; d < o->ndim; d++)
+        if (o->shape[d] < 0 || gdi_mul(product, GD_MAX(o->shape[d], 1), &product))
+            return 0;
+    return product <= (int64_t)1 << 52;
+}
 #endif

@@ -11,7 +11,7 @@ top=build/planted
 rm -rf $top/src && mkdir -p $top/src && cp -r Makefile flags.txt core include isa kernels ops tests $top/src || exit 2
 cd $top/src || exit 2
 # One instruction set, the one that every compiler knows: its kernels come from the same text.
-rm -f isa/avx*.c isa/neon.c
+rm -f isa/*_avx*.c isa/*_neon.c
 log=../log.txt
 passed=0 failed=0
 

@@ -2,5 +2,5 @@
 #define GD_ISA scalar
 #define GD_VBYTES 16
 #define GD_HAS_FMA 0
-static int isa_supported(void) { return 1; }
-#include "isa.inc"
+static inline int isa_supported(void) { return 1; }
+#include "isa.h"

@@ -9,15 +9,10 @@
 #define GD_ISA avx512
 #define GD_VBYTES 64
 #define GD_HAS_FMA 1
-static int isa_supported(void)
+static inline int isa_supported(void)
 {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")
         && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
 }
-#include "isa.inc"
-#if defined(__clang__)
-#pragma clang attribute pop
-#endif
-#else
-typedef int gdi_no_avx512;
+#include "isa.h"
 #endif

@@ -4,8 +4,6 @@
 #define GD_ISA neon
 #define GD_VBYTES 16
 #define GD_HAS_FMA 1
-static int isa_supported(void) { return 1; }
-#include "isa.inc"
-#else
-typedef int gdi_no_neon;
+static inline int isa_supported(void) { return 1; }
+#include "isa.h"
 #endif

@@ -9,11 +9,6 @@
 #define GD_ISA avx2
 #define GD_VBYTES 32
 #define GD_HAS_FMA 1
-static int isa_supported(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
-#include "isa.inc"
-#if defined(__clang__)
-#pragma clang attribute pop
-#endif
-#else
-typedef int gdi_no_avx2;
+static inline int isa_supported(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+#include "isa.h"
 #endif

@@ -1,0 +1,3 @@
+#include "avx2.h"
+#include "extremes.inc"
+#include "end.h"

@@ -1,0 +1,3 @@
+#include "avx512.h"
+#include "extremes.inc"
+#include "end.h"

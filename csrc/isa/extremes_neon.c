@@ -1,0 +1,3 @@
+#include "neon.h"
+#include "extremes.inc"
+#include "end.h"

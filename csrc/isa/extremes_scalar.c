@@ -1,0 +1,3 @@
+#include "scalar.h"
+#include "extremes.inc"
+#include "end.h"

@@ -1,0 +1,3 @@
+#include "avx2.h"
+#include "maps.inc"
+#include "end.h"

@@ -1,0 +1,3 @@
+#include "avx512.h"
+#include "maps.inc"
+#include "end.h"

@@ -1,0 +1,3 @@
+#include "neon.h"
+#include "maps.inc"
+#include "end.h"

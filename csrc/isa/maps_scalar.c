@@ -1,0 +1,3 @@
+#include "scalar.h"
+#include "maps.inc"
+#include "end.h"

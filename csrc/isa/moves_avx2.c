@@ -1,0 +1,3 @@
+#include "avx2.h"
+#include "moves.inc"
+#include "end.h"

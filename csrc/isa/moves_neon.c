@@ -1,0 +1,3 @@
+#include "neon.h"
+#include "moves.inc"
+#include "end.h"

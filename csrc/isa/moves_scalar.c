@@ -1,0 +1,3 @@
+#include "scalar.h"
+#include "moves.inc"
+#include "end.h"

@@ -1,0 +1,3 @@
+#include "avx2.h"
+#include "products.inc"
+#include "end.h"

@@ -1,0 +1,3 @@
+#include "avx512.h"
+#include "products.inc"
+#include "end.h"

@@ -1,0 +1,3 @@
+#include "neon.h"
+#include "products.inc"
+#include "end.h"

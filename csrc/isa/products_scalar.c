@@ -1,0 +1,3 @@
+#include "scalar.h"
+#include "products.inc"
+#include "end.h"

@@ -1,0 +1,3 @@
+#include "avx512.h"
+#include "rows.inc"
+#include "end.h"

@@ -1,0 +1,3 @@
+#include "neon.h"
+#include "rows.inc"
+#include "end.h"

@@ -1,0 +1,3 @@
+#include "scalar.h"
+#include "rows.inc"
+#include "end.h"

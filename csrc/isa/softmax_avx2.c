@@ -1,0 +1,3 @@
+#include "avx2.h"
+#include "softmax.inc"
+#include "end.h"

@@ -1,0 +1,3 @@
+#include "avx512.h"
+#include "softmax.inc"
+#include "end.h"

@@ -1,0 +1,3 @@
+#include "neon.h"
+#include "softmax.inc"
+#include "end.h"

@@ -1,0 +1,3 @@
+#include "scalar.h"
+#include "softmax.inc"
+#include "end.h"

@@ -1,0 +1,3 @@
+#include "avx2.h"
+#include "sums.inc"
+#include "end.h"

@@ -1,0 +1,3 @@
+#include "neon.h"
+#include "sums.inc"
+#include "end.h"

@@ -1,0 +1,3 @@
+#include "scalar.h"
+#include "sums.inc"
+#include "end.h"
