@@ -34,7 +34,7 @@ demo: $(DEMO)/.stamp
 
 test: $(TEST)/.stamp
 	$(TEST)/bin/python setup.py -q build_ext --inplace
-	$(CORE) test
+	$(CORE) test VARIANT=extension OBJECTS="$$(sed 's|^|../|' build/native/core.txt | tr '\n' ' ')"
 	$(TEST)/bin/python -m pytest $(PYTEST_ARGS)
 
 # The whole suite on every ISA of this CPU with the long tests, the sanitizers, emulated NEON. Takes hours, not minutes.

@@ -74,6 +74,8 @@ class BuildNative(build_ext):
         sources = sorted(ext.sources, key=lambda path: -("isa" in Path(path).parts))  # the long ones first
         with ThreadPoolExecutor(workers) as pool:
             objects = list(pool.map(compile_one, sources))
+        core = [made for source, made in zip(sources, objects, strict=True) if "csrc" in Path(source).parts]
+        Path(self.build_temp, "core.txt").write_text("\n".join(core) + "\n")  # make test links the core's own tests with these
         sources, forced = ext.sources, self.force
         # Always link: the library that lies there may be of other flags, whatever its age.
         ext.sources, ext.extra_objects, self.force = [], objects, True
