@@ -322,6 +322,8 @@ int gd_run(const gd_program *p, gd_workspace *w, void *const *bases, int64_t bud
     return finish(w, status);
 }
 
+int gd_run_job(const gd_job *job) { return gd_run(job->program, job->workspace, job->bases, job->budget_ns, job->fault); }
+
 int gd_run_profiled(const gd_program *p, gd_workspace *w, void *const *bases, int64_t *ns, gd_fault *fault)
 {
     run r;

@@ -106,6 +106,15 @@ char *gd_workspace_arena(gd_workspace *w);
  * about that long, and continue when called again with the same arguments. gd_restart forgets a half-done run. */
 int gd_run(const gd_program *p, gd_workspace *w, void *const *bases, int64_t budget_ns, gd_fault *fault);
 void gd_restart(gd_workspace *w);
+/* gd_run with its arguments in one place, which costs a caller by way of Python half as much as five arguments do. */
+typedef struct gd_job {
+    const gd_program *program;
+    gd_workspace *workspace;
+    void *const *bases;
+    int64_t budget_ns;
+    gd_fault *fault;
+} gd_job;
+int gd_run_job(const gd_job *job);
 /* As gd_run without a budget; ns[i] gets the nanoseconds of instruction i. */
 int gd_run_profiled(const gd_program *p, gd_workspace *w, void *const *bases, int64_t *ns, gd_fault *fault);
 

@@ -344,11 +344,11 @@ def _rebuild(nodes: list[Node], n_in: int, keys: Any, n_out: int, threads: int, 
 class Bound:
     """A function with its arrays fixed. Calling it runs the program; `outputs` are the arrays it writes."""
 
-    __slots__ = ("_args", "_c", "_fault", "_guards", "_held", "_loaded", "_locks", "_run", "_workspace", "arguments", "function", "outputs")
+    __slots__ = ("_guards", "_held", "_job", "_loaded", "_locks", "_run", "_workspace", "arguments", "function", "outputs")
 
     def __init__(self, function: Function, loaded: Loaded, arrays: list[Any], out: Any) -> None:
         from ..runtime import native
-        from ..runtime.execute import SLICE_NS, new_array
+        from ..runtime.execute import new_array
         self.function = function
         self.arguments = tuple(arrays)
         w = self._workspace = Workspace(loaded)
@@ -370,7 +370,7 @@ class Bound:
         self.outputs = results[0] if keys is None else tuple(results) if keys is tuple else dict(zip(keys, results, strict=True))
         self._loaded, self._locks = loaded, bool(loaded.locks)
         self._run = native.run
-        self._args = (loaded.handle.c, w.c, w.bases, SLICE_NS, w.fault)
+        self._job = w.job
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         # For copies too: a copy would write into the same arrays.
@@ -382,7 +382,7 @@ class Bound:
         if self._locks:
             self._loaded.run(self._workspace)
         else:
-            status = self._run(*self._args)
+            status = self._run(self._job)
             if status:
                 self._loaded._more(self._workspace, status)
         return self.outputs

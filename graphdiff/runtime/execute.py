@@ -140,12 +140,13 @@ def _large_result(kept: list[Any], shape: tuple[int, ...], dtype: Any) -> list[A
 class Workspace:
     """One arena and one array of base pointers: one call at a time."""
 
-    __slots__ = ("bases", "c", "cells", "fault", "keep", "last", "numbers", "spare")
+    __slots__ = ("bases", "c", "cells", "fault", "job", "keep", "last", "numbers", "spare")
 
     def __init__(self, loaded: Loaded) -> None:
         self.c = loaded.handle.workspace(loaded.threads)
         self.bases = native.new("void *[]", max(1, loaded.handle.n_bases))
         self.fault = native.new("gd_fault *")
+        self.job = native.new("gd_job *", (loaded.handle.c, self.c, self.bases, SLICE_NS, self.fault))
         for number, pointer in loaded.fixed:
             self.bases[number] = pointer
         # A number for a float64 scalar input goes into a double of our own: no array is made.
@@ -222,7 +223,7 @@ class Loaded:
             else:
                 w.cells[0:self.n_in] = args
                 if out is None and self.pick is not None and not self.locks:
-                    status = _run(self.c, w.c, w.bases, SLICE_NS, w.fault)
+                    status = _run(w.job)
                     if status:
                         self._more(w, status)
                     results = self.pick(w.numbers[0].copy())
@@ -309,7 +310,7 @@ class Loaded:
         for lock in self.locks:
             lock.acquire()
         try:
-            status = _run(self.c, w.c, w.bases, SLICE_NS, w.fault)
+            status = _run(w.job)
             if status:
                 self._more(w, status)
         finally:
@@ -319,7 +320,7 @@ class Loaded:
     def _more(self, w: Workspace, status: int) -> None:
         try:
             while status == native.MORE:
-                status = native.run(self.handle.c, w.c, w.bases, SLICE_NS, w.fault)
+                status = native.run(w.job)
         except BaseException:
             native.lib.gd_restart(w.c)       # Ctrl-C: nothing was committed, the next call starts afresh
             raise

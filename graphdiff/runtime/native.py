@@ -14,7 +14,7 @@ OPCODE: dict[str, int] = {ffi.string(lib.gd_op_name(i)).decode(): i for i in ran
 ELEMENTWISE = frozenset(name for name, code in OPCODE.items() if lib.gd_op_arity(code) >= 0)
 OK, MORE, NO_MEMORY, BAD_PROGRAM, OUT_OF_BOUNDS, BAD_VALUE = range(6)
 
-run = lib.gd_run
+run = lib.gd_run_job
 from_buffer = ffi.from_buffer
 new = ffi.new
 NULL = ffi.NULL
