@@ -2,6 +2,7 @@
 #include "program.h"
 #include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- tables, best first; GD_SCALAR_ONLY: for tools/planted.sh ---- */
 extern const gdi_table gdi_table_scalar;
@@ -49,6 +50,21 @@ int gd_force_isa(const char *name)
             return GD_OK;
         }
     return GD_BAD_VALUE;
+}
+
+int64_t gdi_l1_nbytes(void)
+{
+    static _Atomic int64_t known = -1;
+    int64_t n = atomic_load_explicit(&known, memory_order_relaxed);
+    if (n < 0) {
+        long found = 0;
+#ifdef _SC_LEVEL1_DCACHE_SIZE
+        found = sysconf(_SC_LEVEL1_DCACHE_SIZE);
+#endif
+        n = found > 0 ? found : 0;
+        atomic_store_explicit(&known, n, memory_order_relaxed);
+    }
+    return n;
 }
 
 double gd_peak(int dtype, int64_t rounds)
