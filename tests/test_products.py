@@ -113,3 +113,24 @@ def test_integer_products_of_few_columns_and_few_terms(dtype):
                 np.testing.assert_array_equal(called(gd.matmul, a, b), want, str((m, k, n)))
                 for got in laid(a[0], b[0]):
                     np.testing.assert_array_equal(got, want[0], str((m, k, n)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_deep_products_have_the_same_bits_whatever_the_first_cache_holds(dtype):
+    from graphdiff.runtime.native import lib
+    rng = np.random.default_rng(5)
+    shapes = [(int(rng.integers(7, 230)), int(rng.integers(130, 2300)), int(rng.integers(20, 420))) for _ in range(40)]
+    try:
+        for m, k, n in [*shapes, (72, 1024, 512), (73, 1025, 352), (145, 2048, 320), (97, 1151, 330), (200, 256, 64), (65, 129, 321)]:
+            a, b = drawn((m, k), dtype), drawn((k, n), dtype, 1)
+            want = a.astype("float64") @ b.astype("float64")
+            scale = np.abs(a).astype("float64") @ np.abs(b).astype("float64")
+            seen = set()
+            for nbytes in (32 << 10, 48 << 10):         # whole strips, and pieces of their depth
+                lib.gd_force_l1(nbytes)
+                results = [called(gd.matmul, a, b), called(lambda u, v: u.T @ v, a.T.copy(), b), called(lambda u, v: u @ v.T, a, b.T.copy())]
+                assert np.all(np.abs(results[0] - want) <= k * np.finfo(dtype).eps * scale), (m, k, n)
+                seen |= {got.tobytes() for got in results[:2 if m <= 16 else 3]}
+            assert len(seen) == 1, (m, k, n)
+    finally:
+        lib.gd_force_l1(-1)

@@ -52,20 +52,23 @@ int gd_force_isa(const char *name)
     return GD_BAD_VALUE;
 }
 
+static _Atomic int64_t l1_nbytes = -1;
+
 int64_t gdi_l1_nbytes(void)
 {
-    static _Atomic int64_t known = -1;
-    int64_t n = atomic_load_explicit(&known, memory_order_relaxed);
+    int64_t n = atomic_load_explicit(&l1_nbytes, memory_order_relaxed);
     if (n < 0) {
         long found = 0;
 #ifdef _SC_LEVEL1_DCACHE_SIZE
         found = sysconf(_SC_LEVEL1_DCACHE_SIZE);
 #endif
         n = found > 0 ? found : 0;
-        atomic_store_explicit(&known, n, memory_order_relaxed);
+        atomic_store_explicit(&l1_nbytes, n, memory_order_relaxed);
     }
     return n;
 }
+
+void gd_force_l1(int64_t nbytes) { atomic_store(&l1_nbytes, nbytes < 0 ? -1 : nbytes); }
 
 double gd_peak(int dtype, int64_t rounds)
 {

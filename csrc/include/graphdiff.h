@@ -133,6 +133,7 @@ int gd_isa_supported(int i);
  * operations (0: another dtype, or rounds < 1): timed by the caller, the peak of one core. */
 double gd_peak(int dtype, int64_t rounds);
 int gd_force_isa(const char *name);      /* GD_OK or GD_BAD_VALUE; programs made before keep their kernels */
+void gd_force_l1(int64_t nbytes);        /* for tests: what the kernels take the first data cache for; -1: as it is */
 
 /* Allocation hooks, for tests that fail the n-th allocation: -1 never, else fail from that one on. */
 void gd_alloc_fail_after(int64_t n);
