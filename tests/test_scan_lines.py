@@ -21,11 +21,11 @@ def products_from_the_end(x: Any, axis: int, dtype: str) -> Any:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "int64", "float32", "float64"])
 def test_scans_have_the_bits_of_one_element_after_the_other(dtype: str, layout: str) -> None:
     random, turn = np.random.default_rng(0), LAYOUTS[layout]
     for shape in SHAPES:
-        x = (random.integers(-2**31, 2**31, shape) * (2**31 if dtype == "int64" else 1) if dtype.startswith("int")
+        x = (random.integers(-2**31, 2**31, shape) * (2**31 if dtype == "int64" else 1) if not dtype.startswith("float")
              else random.standard_normal(shape)).astype(dtype)
         n = gd.input("x", x.shape, dtype)
         for axis in range(len(shape)):

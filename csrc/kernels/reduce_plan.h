@@ -104,12 +104,11 @@ static int reduce_is_large(const reduce_plan *p, size_t nbytes) { return p->kept
 static int reduce_is_far(const reduce_plan *p, size_t nbytes) { return p->total >= RED_BLOCK / 16 && reduce_is_large(p, nbytes); }
 
 /* Are columns so short that all their rows are read side by side? Not where rows fall into few sets of the caches (sums of 64 rows of
- * 1024 float32: 10.6 us instead of 5.5), nor where there is little to read at once, nor where lanes are wider than elements, whose
- * conversion is what takes the time (products of 50 rows of 4200 float32: 29 us instead of 26). */
-static int reduce_is_thin(const reduce_plan *p, int64_t w, size_t nbytes, size_t lane_nbytes)
+ * 1024 float32: 10.6 us instead of 5.5), nor where there is little to read at once. */
+static int reduce_is_thin(const reduce_plan *p, int64_t w, size_t nbytes)
 {
     const int few_sets = p->reduced.ndim == 1 && p->rs * (int64_t)nbytes % 1024 == 0;
-    return p->total <= RED_LANES || (p->total <= RED_THIN && p->ks == 1 && w >= 128 && !few_sets && lane_nbytes == nbytes);
+    return p->total <= RED_LANES || (p->total <= RED_THIN && p->ks == 1 && w >= 128 && !few_sets);
 }
 
 /* Items of phase 0: units (a line, or a tile of columns) times segments. */
