@@ -19,7 +19,7 @@ enum {
     RED_SEGMENT = 64 * RED_BLOCK,    /* of a row: about 100 us. A power of two blocks, so the tree does not see it */
     RED_GATHER = 8 * RED_BLOCK,      /* elements brought together at once where a line is not a row in memory: they stay in L2 */
     RED_NEAR_NBYTES = 20 << 10,      /* of a turned line: they and the lines of memory that they came from stay in L1 */
-    RED_PAIR_NBYTES = 512 << 10,     /* of columns that are a pair of cache lines wide: they stay in L2 */
+    RED_PAIR_NBYTES = 1 << 20,       /* of columns that are a pair of cache lines wide: they stay in L2 */
     RED_TURNED_NBYTES = 2 << 20,     /* of columns that are a cache line wide: beyond, they are gathered one by one */
     RED_TURNED = 512                 /* elements that lie side by side and turned, from which on it pays to look for cache lines */
 };
