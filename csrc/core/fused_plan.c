@@ -103,6 +103,16 @@ static int64_t read_lines(gdi_plan *p, const gdi_table *t, const gdi_layout *l, 
     return cost;
 }
 
+/* Do all sums lack all axes? */
+static int sums_all(const gdi_layout *l, const int64_t *line, int lines)
+{
+    for (int i = 0; i < lines; i++, line += GDI_FUSED_LINE)
+        for (int d = 0; line[0] == GD_OP_SUM && d < l->ndim; d++)
+            if (l->stride[line[2]][d] != 0)
+                return 0;
+    return 1;
+}
+
 /* With sums: one last axis that they lack, and no other. */
 static int sums_fit(const gdi_layout *l, const int64_t *line, int lines)
 {
@@ -160,6 +170,8 @@ int gdi_fused_prepare(gd_program *program, const gd_program_spec *s, const gdi_t
         gdi_layout_take(&l, s, view, whole);
     else
         gdi_layout_sort(&l, s, view);
+    if (sums > 0 && sums_all(&l, line, lines))
+        gdi_layout_flow(&l, in->n_out);
     gdi_layout_merge(&l);
     if (sums > 0 && !sums_fit(&l, line, lines))
         return GD_BAD_PROGRAM;

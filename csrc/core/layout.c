@@ -58,6 +58,38 @@ void gdi_layout_sort(gdi_layout *l, const gd_program_spec *s, const gd_view *con
     }
 }
 
+/* The axes of operand k alone, merged: how many are left (more than two: 3), outermost first. */
+static int own_axes(const gdi_layout *l, int k, int64_t *n, int64_t *stride)
+{
+    int axes = 0;
+    for (int d = 0; d < l->ndim; d++) {
+        if (axes > 0 && stride[axes - 1] == l->stride[k][d] * l->shape[d])
+            n[axes - 1] *= l->shape[d];
+        else if (axes == 2)
+            return 3;
+        else
+            n[axes++] = l->shape[d];
+        stride[axes - 1] = l->stride[k][d];
+    }
+    return axes;
+}
+
+void gdi_layout_flow(gdi_layout *l, int n_out)
+{
+    int64_t n[2], stride[2];
+    for (int k = n_out; k < l->n; k++) {
+        if (own_axes(l, k, n, stride) != 2 || stride[0] != l->size[k] || stride[1] == 0 || n[1] < GDI_FLOW_SHORTEST || n[1] > GDI_FLOW_LONGEST)
+            continue;
+        l->rows[k] = n[1];
+        l->down[k] = stride[1];
+        int64_t step = l->size[k];
+        for (int d = l->ndim - 1; d >= 0; d--) {
+            l->stride[k][d] = step;
+            step *= l->shape[d];
+        }
+    }
+}
+
 static int mergeable(const gdi_layout *l, int outer, int d)
 {
     for (int k = 0; k < l->n; k++)

@@ -14,6 +14,7 @@ typedef struct feed {
     char *data;              /* element [0, 0, ..] */
     char *raw, *wide;        /* buffers: gathered elements; float16 as float32 */
     const char *held;        /* GDI_FILL, GDI_ONCE: the address `raw` was filled from */
+    int64_t first, end;      /* GDI_FLOW: the elements that are in `raw` */
 } feed;
 
 /* ---- which block ---- */
@@ -201,6 +202,29 @@ static void repeat(const gdi_plan *p, const gdi_plan_operand *o, char *place, ch
     copy_on(buffer, have * o->size, b->count * o->size);
 }
 
+/* Elements at .. at+n-1 of an operand that is turned. More columns of memory are brought behind what is left when it does not reach:
+ * to the end of a cache line, so that no line is read twice, and not many more than stay in L1 with the lines they come from. */
+enum { FLOW_NBYTES = 20 << 10, LINE_NBYTES = 64 };
+static const char *flow(const gdi_plan *p, const gdi_plan_operand *o, feed *f, int64_t at, int64_t n)
+{
+    const int64_t size = o->size, rows = o->rows, lines = FLOW_NBYTES / (rows * LINE_NBYTES);
+    const int64_t width = (lines > 0 ? lines : 1) * LINE_NBYTES;
+    while (at < f->first || at + n > f->end) {
+        if (at < f->first || at > f->end) {
+            f->first = f->end = at / rows * rows;            /* the first block, which may begin inside a column */
+        } else {
+            memmove(f->raw, f->raw + (at - f->first) * size, (size_t)((f->end - at) * size));
+            f->first = at;
+        }
+        const int64_t column = f->end / rows;
+        const char *from = f->data + column * size;
+        const int64_t inside = width - (int64_t)((uintptr_t)from % LINE_NBYTES), some = least(p->inner / rows - column, parts(inside, size));
+        o->move(f->raw + (f->end - f->first) * size, from, &(gdi_block){some, rows, rows, 1, 1, o->down / size});
+        f->end += some * rows;
+    }
+    return f->raw + (at - f->first) * size;
+}
+
 /* ---- one block ---- */
 /* Row `row` of an input's block as the kernel wants it. */
 static const void *load(const gdi_plan *p, const gdi_plan_operand *o, feed *f, const block *b, int64_t row)
@@ -216,6 +240,8 @@ static const void *load(const gdi_plan *p, const gdi_plan_operand *o, feed *f, c
     case GDI_SINGLE:
     case GDI_STEPPED:
         return at;
+    case GDI_FLOW:
+        return flow(p, o, f, b->at[p->ndim - 1], n);
     case GDI_FILL:
         fresh = f->held != at;
         n = least(p->block, p->inner);       /* whole, for the blocks that find it */
@@ -466,6 +492,7 @@ void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, c
         f[k].raw = o->buffer >= 0 ? local + o->buffer * GDI_MAP_BUFFER_NBYTES : NULL;
         f[k].wide = o->buffer >= 0 ? f[k].raw + GDI_MAP_RAW_NBYTES : NULL;
         f[k].held = NULL;
+        f[k].first = f[k].end = 0;
     }
     for (int k = 0; k < p->n_register; k++)
         v.at[n + k] = local + p->buffers_nbytes + k * p->register_nbytes;

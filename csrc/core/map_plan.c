@@ -264,6 +264,9 @@ static void choose_sums(gdi_plan *p, const gdi_layout *l)
     feed_rows(p, l);
     for (int k = 0; k < p->n_sink; k++)
         p->operand[p->sink[k].to].feed = GDI_SUM;
+    for (int k = p->n_out; k < l->n; k++)
+        if (p->operand[k].rows > 0)
+            p->operand[k].feed = GDI_FLOW;
     p->block = GDI_BLOCK;
     p->stretch = GDI_FOLD_BLOCK;
     p->pieces = parts(p->inner, p->stretch);
@@ -273,7 +276,7 @@ static void choose_sums(gdi_plan *p, const gdi_layout *l)
 static void choose_grain(gdi_plan *p, int64_t cost)
 {
     for (int k = 0; k < p->n_out + p->n_in; k++)
-        cost += p->operand[k].feed == GDI_GATHER || p->operand[k].feed == GDI_TURN ? 4 : p->operand[k].cast ? 1 : 0;
+        cost += p->operand[k].feed == GDI_GATHER || p->operand[k].feed == GDI_TURN || p->operand[k].feed == GDI_FLOW ? 4 : p->operand[k].cast ? 1 : 0;
     int64_t length = p->by_row && p->inner < p->stretch ? p->inner : p->stretch;
     p->grain = GRAIN_QUARTER_NS / (p->height * ((cost + p->n_sink) * length + 4 * CALL_NS * (p->n_micro + 1)));
     if (p->grain < 1)
@@ -346,6 +349,8 @@ void gdi_plan_place(gdi_plan *p, const gdi_layout *l, const gd_view *const *view
     for (int k = 0; k < l->n; k++) {
         p->operand[k].place = (gdi_place){l->offset[k], view[k]->base};
         p->operand[k].size = (int16_t)l->size[k];
+        p->operand[k].rows = l->rows[k];
+        p->operand[k].down = l->down[k];
         p->operand[k].move = t->move[l->size[k]];
         if (view[k]->dtype == GD_FLOAT16 && !l->half)
             p->operand[k].cast = k < p->n_out ? t->cast[GD_FLOAT32][GD_FLOAT16] : t->cast[GD_FLOAT16][GD_FLOAT32];

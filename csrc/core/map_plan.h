@@ -13,12 +13,16 @@ typedef struct gdi_layout {
     int64_t stride[GDI_FUSED_OPERANDS][GDI_MAX_NDIM];  /* bytes */
     int64_t offset[GDI_FUSED_OPERANDS];
     int64_t size[GDI_FUSED_OPERANDS];
+    int64_t rows[GDI_FUSED_OPERANDS], down[GDI_FUSED_OPERANDS];     /* of turned operands (gdi_layout_flow); else 0 */
 } gdi_layout;
 
 /* layout.c: views, offsets and sizes of the operands; axes are still to come */
 void gdi_layout_begin(gdi_layout *l, const gd_program_spec *s, const gd_instr *in, const gd_view **view);
 /* The axes in the order they are, which is the order a sum goes by. View `whole` has them all; a sum lacks the last ones. */
 void gdi_layout_take(gdi_layout *l, const gd_program_spec *s, const gd_view *const *view, int whole);
+/* Before axes are merged, of a group that sums up everything: an input that has two axes, of which the first has neighbours side by
+ * side, is taken as if it was contiguous: it is brought into that order as the sum goes on (GDI_FLOW). */
+void gdi_layout_flow(gdi_layout *l, int n_out);
 /* The axes turned and sorted by the first operand's strides. */
 void gdi_layout_sort(gdi_layout *l, const gd_program_spec *s, const gd_view *const *view);
 void gdi_layout_merge(gdi_layout *l);

@@ -44,7 +44,8 @@ enum gdi_reason {
 
 enum { GDI_MAX_OPERANDS = 64, GDI_MAX_THREADS = 64, GDI_MAP_OPERANDS = 4 };
 /* A line may also be GD_OP_SUM: its result is an output without the group's last axes, as many as the second operand
- * says, and the only thing done with it. These axes must be one run of elements in every operand.
+ * says, and the only thing done with it. These axes must be one run of elements in every operand,
+ * or, where the sum lacks all axes, two axes that lie turned (gdi_layout_flow).
  * A fused group: its attributes are one line of six integers an operation: opcode, dtype of the result, number of the
  * result, numbers of up to three operands (-1: none). Numbers below n_out + n_in are the instruction's operands, the
  * next GDI_FUSED_REGISTERS are blocks of the group's own. */
@@ -105,6 +106,7 @@ enum gdi_feed {
     GDI_TURN,                /* the same, many rows at once: they lie side by side */
     GDI_SINGLE,              /* one value for a row or for all, which the kernel takes as one */
     GDI_STEPPED,             /* the kernel takes its steps */
+    GDI_FLOW,                /* turned, of a sum of everything: columns of memory, one after the other */
     GDI_SUM                  /* an output that is a sum along the rows */
 };
 
@@ -118,6 +120,7 @@ typedef struct gdi_plan_operand {
     int8_t stream;           /* an output that goes past the caches */
     int8_t buffer;           /* number of its buffer in private memory, -1: none needed */
     int32_t period;          /* GDI_ONCE: elements after which it repeats */
+    int64_t rows, down;      /* GDI_FLOW: elements of a column, bytes from one to the next */
     int32_t axis;            /* its last axes from this one on are one run of elements, `run` of them */
     int64_t run;
 } gdi_plan_operand;
@@ -246,6 +249,8 @@ int64_t gdi_scalar_count(const gd_program_spec *s);
 int gdi_scalar_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out);
 void gdi_scalars_finish(gd_program *p);
 /* map.c: items [lo, hi) of a plan; local: its buffers (the elements as they are, and float16 as float32), its registers */
+/* A column of GDI_FLOW: such a number of elements. So many, of all columns of a cache line, and a block fill a buffer. */
+enum { GDI_FLOW_SHORTEST = 16, GDI_FLOW_LONGEST = 2048 };
 enum { GDI_MAP_RAW_NBYTES = GDI_TILE_ROWS * GDI_TILE_STRIDE * 8, GDI_MAP_WIDE_NBYTES = GDI_BLOCK * 16 };
 enum { GDI_MAP_BUFFER_NBYTES = GDI_MAP_RAW_NBYTES + GDI_MAP_WIDE_NBYTES };
 void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, char *local, char *scratch);

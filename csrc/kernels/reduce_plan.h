@@ -17,7 +17,11 @@ enum {
     RED_THIN = 4 * RED_LANES,        /* rows that are read side by side, so that no lane goes through memory */
     RED_WIDTH = 2048,                /* columns of a tile: the wider, the longer a row is a stream (512 took 1.4 times as long) */
     RED_SEGMENT = 64 * RED_BLOCK,    /* of a row: about 100 us. A power of two blocks, so the tree does not see it */
-    RED_GATHER = 8 * RED_BLOCK       /* elements brought together at once where a line is not a row in memory: they stay in L2 */
+    RED_GATHER = 8 * RED_BLOCK,      /* elements brought together at once where a line is not a row in memory: they stay in L2 */
+    RED_NEAR_NBYTES = 20 << 10,      /* of a turned line: they and the lines of memory that they came from stay in L1 */
+    RED_PAIR_NBYTES = 1 << 20,       /* of columns that are a pair of cache lines wide: they stay in L2 */
+    RED_TURNED_NBYTES = 2 << 20,     /* of columns that are a cache line wide: beyond, they are gathered one by one */
+    RED_TURNED = 512                 /* elements that lie side by side and turned, from which on it pays to look for cache lines */
 };
 
 typedef struct reduce_plan {
@@ -102,6 +106,15 @@ static reduce_plan reduce_runs_of(const reduce_plan *p)
 /* Is the input too large for a core's caches? far: and rows long enough for the joins not to matter. */
 static int reduce_is_large(const reduce_plan *p, size_t nbytes) { return p->kept.count * p->total >= (4 << 20) / (int64_t)nbytes; }
 static int reduce_is_far(const reduce_plan *p, size_t nbytes) { return p->total >= RED_BLOCK / 16 && reduce_is_large(p, nbytes); }
+
+/* Are the elements of a line turned: do those along the axis before its innermost lie side by side? */
+static int reduce_is_turned(const reduce_plan *p)
+{
+    const gdi_lines *r = &p->reduced;
+    const int d = r->ndim - 1;
+    return !p->columns && d > 0 && r->stride[0][d - 1] == 1 && p->rs != 0 && r->shape[d] >= RED_LANES
+        && r->shape[d] <= RED_TURNED_NBYTES / 64 && r->shape[d] * r->shape[d - 1] >= RED_TURNED;
+}
 
 /* Are columns so short that all their rows are read side by side? Not where rows fall into few sets of the caches (sums of 64 rows of
  * 1024 float32: 10.6 us instead of 5.5), nor where there is little to read at once. */

@@ -93,11 +93,18 @@ static void expression_lines(group *g)
     }
 }
 
-/* The layout of an operand of sums: the axes that stay and those that go are each packed, or all of stride 0. */
+/* The layout of an operand of sums: the axes that stay and those that go are each packed, or all of stride 0; or, of a sum of
+ * everything, turned. */
 static layout summed_layout(const group *g)
 {
     layout l = {.extent = 1};
     int64_t step = 1;
+    if (g->ndim == 2 && g->gone == 2 && g->shape[0] > 1 && g->shape[1] >= GDI_FLOW_SHORTEST && g->shape[1] <= GDI_FLOW_LONGEST && below(3) == 0) {
+        l.stride[0] = 1;
+        l.stride[1] = g->shape[0] + below(3);
+        l.extent = l.stride[1] * g->shape[1];
+        return l;
+    }
     const int kept = below(4) != 0, gone = below(4) != 0;
     for (int d = g->ndim - 1; d >= 0; d--) {
         if (d < g->ndim - g->gone ? kept : gone) {

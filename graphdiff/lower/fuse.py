@@ -32,6 +32,7 @@ LITTLE = 1 << 16
 # summed up by an instruction of its own, which does several at once. Of arrays larger than a cache, writing and reading
 # them once more weighs more.
 SHORT_ROW, SHORT_ROW_FAR, FAR = 4096, 512, 4 << 20
+COLUMN = (16, 2048)                  # elements of the columns of a turned operand that a sum may read (GDI_FLOW, program.h)
 
 
 class _Group:
@@ -99,6 +100,22 @@ def _is_run(v: View, axes: int) -> bool:
                 return False
             step = s * n
     return True
+
+
+def _is_turned(v: View) -> bool:
+    """Two axes, of which the first has neighbours side by side: the C core brings it into order while a sum of all goes on."""
+    axes: list[tuple[int, int]] = []
+    for n, s in zip(v.shape, v.strides, strict=True):
+        if n != 1 and axes and axes[-1][1] == s * n:
+            axes[-1] = axes[-1][0] * n, s
+        elif n != 1:
+            axes.append((n, s))
+    return len(axes) == 2 and axes[0][1] == 1 and axes[1][1] != 0 and COLUMN[0] <= axes[1][0] <= COLUMN[1]
+
+
+def _can_be_summed(v: View, axes: int, row: int) -> bool:
+    """May a group that sums up rows of so many elements, its last axes, read it?"""
+    return _is_run(v, axes) or (count(v.shape) == row and _is_turned(v))
 
 
 def _side_by_side(members: Sequence[Any]) -> Sequence[Any]:
@@ -225,7 +242,7 @@ class _Fuser:
         inputs = {**a.inputs, **b.inputs}
         if row and shape is not None:
             axes = _tail(shape, row)
-            if axes < 0 or not all(_is_run(v, axes) for v in inputs.values() if v.shape == shape):
+            if axes < 0 or not all(_can_be_summed(v, axes, row) for v in inputs.values() if v.shape == shape):
                 return False
         return len(inputs) + a.kept + b.kept + 1 <= OPERANDS
 
@@ -269,7 +286,7 @@ class _Fuser:
             return False
         if not flat and g.row:
             axes = _tail(out.shape, g.row)
-            if axes < 0 or not all(_is_run(v, axes) for v in ins if v.buffer not in g.values):
+            if axes < 0 or not all(_can_be_summed(v, axes, g.row) for v in ins if v.buffer not in g.values):
                 return False
         return len(g.inputs) + new + g.kept - done + 1 <= OPERANDS and len(g.members) < LINES
 
@@ -311,7 +328,7 @@ class _Fuser:
             return False
         if g.shape is None:
             g.shape = v.shape                    # flat so far: any shape will do
-        elif _tail(g.shape, row) < 0 or not all(_is_run(w, _tail(g.shape, row)) for w in g.inputs.values() if w.shape == g.shape):
+        elif _tail(g.shape, row) < 0 or not all(_can_be_summed(w, _tail(g.shape, row), row) for w in g.inputs.values() if w.shape == g.shape):
             return False
         if len(g.inputs) + g.kept + 1 > OPERANDS:
             return False

@@ -1,0 +1,124 @@
+"""Whole sums of arrays that do not lie in the order of their elements: columns of memory are brought together a few cache lines at a
+time, alone (csrc/kernels/reduce_line_t.inc) or inside a group (map.c), and every other element is shuffled out of registers. The bits
+are those of a contiguous copy, and the value is that of an exact sum."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphdiff as gd
+
+# Rows and columns in memory: whole tiles and not, columns shorter than a tile or than a block of 4096, as long, longer than a group's
+# buffer takes, few columns, several segments of 64 blocks that begin inside a column.
+SHAPES = ((16, 32), (17, 31), (15, 40), (300, 401), (33, 1000), (1000, 33), (520, 7), (2048, 17), (2049, 18), (4096, 9), (5000, 61), (33_000, 3),
+          (700, 800), (2, 600), (600, 2), (1, 700), (700, 1))
+LARGE = ((1100, 1000),)
+TURNS: dict[str, Callable[[Any], Any]] = {
+    "": lambda x: x.T, "inside": lambda x: x[1:, 1:].T, "backwards": lambda x: x[::-1].T, "columns backwards": lambda x: x[:, ::-1].T,
+    "every other row": lambda x: x[::2].T, "every other column": lambda x: x[:, ::2].T,
+}
+
+
+def sample(shape: tuple[int, ...], dtype: str) -> Any:
+    """Numbers of both signs and of different sizes, with zeros of both signs: an order of additions shows in the bits."""
+    random = np.random.default_rng(shape[0])
+    x = random.standard_normal(shape) * 10.0 ** random.integers(-3, 4, shape)
+    x[random.random(shape) < 0.05] = -0.0
+    return x.astype(dtype)
+
+
+def same(f: Callable[..., Any], view: Callable[[Any], Any], x: Any, *others: Any, threads: int = 1) -> Any:
+    """f of the view of x, which must have the bits of f of a contiguous copy of it."""
+    results = []
+    for stored, taken in ((x, view), (np.ascontiguousarray(view(x)), lambda n: n)):
+        nodes = [gd.input(f"n{i}", a.shape, a.dtype.name) for i, a in enumerate((stored, *others))]
+        got = gd.function(nodes, f(taken(nodes[0]), *nodes[1:]), threads=threads)(stored, *others)
+        results.append(tuple(np.asarray(r) for r in (got if isinstance(got, list | tuple) else [got])))
+    assert [r.tobytes() for r in results[0]] == [r.tobytes() for r in results[1]], (x.shape, x.dtype)
+    return results[0][0]
+
+
+@pytest.mark.parametrize("dtype", ("float32", "float64"))
+@pytest.mark.parametrize("turn", TURNS)
+def test_sums_and_products_of_turned_arrays_have_the_bits_of_a_copy(turn: str, dtype: str) -> None:
+    for shape in SHAPES:
+        x, view = sample(shape, dtype), TURNS[turn]
+        if view(x).size == 0:
+            continue
+        got = same(gd.sum, view, x)
+        exact = math.fsum(view(x).astype("float64").ravel())
+        assert abs(float(got) - exact) <= 4 * float(np.finfo(dtype).eps) * float(np.abs(view(x).astype("float64")).sum()), shape
+        same(gd.prod, view, (1 + x * 1e-8).astype(dtype))
+        same(lambda n: gd.sum(n * n), view, x)
+        same(gd.var, view, x)
+        same(gd.norm, view, x)
+
+
+@pytest.mark.parametrize("threads", (1, 2))
+@pytest.mark.parametrize("dtype", ("float32", "float64"))
+def test_several_segments_of_a_turned_array(dtype: str, threads: int) -> None:
+    for shape in LARGE:
+        x = sample(shape, dtype)
+        for view in (TURNS[""], TURNS["inside"]):
+            same(gd.sum, view, x, threads=threads)
+            same(gd.var, view, x, threads=threads)
+
+
+@pytest.mark.parametrize("dtype", ("float32", "float64"))
+def test_turned_axes_under_others(dtype: str) -> None:
+    """The last two of three or four axes turned, of which all or the last two are summed up."""
+    for shape in ((3, 40, 33), (2, 300, 17), (5, 16, 40), (60, 20, 30), (2, 3, 50, 21)):
+        x = sample(shape, dtype)
+        for axis in (None, (-2, -1)):
+            same(lambda n, axis=axis: gd.sum(n, axis=axis), lambda a: a.swapaxes(-1, -2) if isinstance(a, np.ndarray) else gd.swapaxes(a, -1, -2), x)
+            same(lambda n, axis=axis: gd.var(n, axis=axis), lambda a: a.swapaxes(-1, -2) if isinstance(a, np.ndarray) else gd.swapaxes(a, -1, -2), x)
+        same(gd.sum, lambda a: a.T, x)
+        same(gd.var, lambda a: a.T, x)
+
+
+@pytest.mark.parametrize("dtype", ("float32", "float64"))
+def test_a_group_sums_turned_and_contiguous_operands(dtype: str) -> None:
+    """Results that are arrays next to the sum, two turned operands, one that stands still, bools."""
+    for shape in ((300, 401), (17, 33), (2048, 19), (2049, 19), (15, 50)):
+        x, y = sample(shape, dtype), sample(shape[::-1], dtype)
+        same(lambda a, b: gd.sum(gd.tanh(a) * b), TURNS[""], x, y)
+        same(lambda a, b: [gd.sum(gd.abs(a) + b), gd.abs(a) + b], TURNS[""], x, y)
+        same(lambda a, b: gd.sum(gd.where(a > 0, b, -b)), TURNS[""], x, y)
+        same(lambda a, b: gd.sum(gd.square(a.T * b.T)), TURNS[""], x, y)
+        same(lambda a, b: gd.sum(gd.square(a - b[0, 0])), TURNS[""], x, y, threads=2)
+
+
+@pytest.mark.parametrize("dtype", ("float32", "float64"))
+def test_what_is_not_finite_comes_through(dtype: str) -> None:
+    for where in ((0, 0), (-1, -1), (150, 200)):
+        for value in (np.nan, np.inf, -np.inf):
+            x = np.ones((300, 401), dtype)
+            x[where] = value
+            for f in (gd.sum, gd.prod, gd.var):
+                same(f, TURNS[""], x)
+            assert np.array_equal(same(gd.sum, TURNS[""], x), np.asarray(value, dtype), equal_nan=True)
+
+
+def test_no_array_is_made_for_the_variance_of_a_turned_array() -> None:
+    n = gd.input("n", (300, 400), "float64")
+    assert "fused" in str(gd.function([n], gd.var(n.T), threads=1).program)
+    assert "arena 16 bytes" in str(gd.function([n], gd.var(n.T), threads=1).program)
+
+
+@pytest.mark.parametrize("dtype", ("float32", "float64", "int32", "int64", "uint8"))
+def test_every_other_element(dtype: str) -> None:
+    """Blocks that are whole or not; a last element that is the last of memory, where a register would reach beyond."""
+    for n in (2, 31, 4095, 4096, 4097, 8191, 8192, 8193, 5 * 4096, 9 * 4096 + 1, 70 * 4096 + 3):
+        for size in (2 * n - 1, 2 * n):
+            x = (sample((size,), "float64") % 100).astype(dtype)
+            for step in (2, -2, 3):
+                for f in (gd.sum, gd.prod):
+                    same(f, lambda a, step=step: a[::step], x)
+    for shape in ((300, 400), (41, 999)):
+        x = (sample(shape, "float64") % 100).astype(dtype)
+        same(gd.sum, lambda a: a[:, ::2], x)
+        same(gd.sum, lambda a: a[:, ::2].T, x)
