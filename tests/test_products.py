@@ -66,6 +66,8 @@ NARROW = [*[(1, k, n) for k in (1, 2, 3, 5, 7, 8, 9, 10, 13, 15, 16, 17, 31, 200
 # Many rows of 2 to 4 numbers, which are joined or taken apart in registers, around the number of rows, and of terms, where that begins.
 THIN = [*[(m, k, n) for m in (31, 32, 33, 64, 65, 79, 96, 131, 1000) for n in (1, 2, 3, 4, 5) for k in (2, 3, 4, 5)],
         *[(m, k, n) for m in (64, 100) for n in (2, 3, 4) for k in (31, 32, 33)]]
+# Few terms by wide rows, and deep matrices by columns.
+WIDE = [*[(m, k, n) for m in (5, 9, 16, 20) for k in (2, 3, 4, 5) for n in (31, 64, 65, 129, 300)], (70, 200, 7), (130, 129, 16), (64, 300, 3)]
 # Two rows by a matrix of long or many rows.
 TWO = [(2, k, n) for k in (16, 33, 64, 127, 500) for n in (4, 7, 8, 9, 15, 63, 64, 127, 128, 129, 300)]
 
@@ -82,7 +84,7 @@ def laid(a, b):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("turned", [False, True])
 def test_narrow_products_have_the_same_bits_whichever_way_they_lie(turned, dtype):
-    for m, k, n in NARROW + THIN + TWO:
+    for m, k, n in NARROW + THIN + WIDE + TWO:
         a, b = drawn((m, k), dtype), drawn((k, n), dtype, 1)
         if turned:
             a, b = b.T, a.T
@@ -154,3 +156,19 @@ def test_outer_products_of_three_vectors(sizes, dtype):
         np.testing.assert_allclose(got, want, rtol=4 * np.finfo(dtype).eps)
     turned = called(lambda *v: gd.einsum("i,j,k->kij", *v), x, y, z)
     np.testing.assert_allclose(turned, np.moveaxis(want, 2, 0), rtol=4 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("terms", [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 40])
+def test_many_dot_products_have_the_bits_of_each_alone(terms, dtype):
+    for shape in ((1,), (7,), (8,), (9,), (33,), (3, 5), (2, 17)):
+        a, b = drawn((*shape, 1, terms), dtype), drawn((*shape, terms, 1), dtype, 1)
+        a.reshape(-1)[:terms] = 0.0
+        b.reshape(-1)[:terms] = -1.0                                # products -0 whose sum is 0
+        a.reshape(-1, terms)[-1, 0] = np.inf
+        for threads in (1, 2):
+            got = called(gd.matmul, a, b, threads=threads)
+            each = [called(gd.matmul, x[None], y[:, None]) for x, y in zip(a.reshape(-1, terms), b.reshape(-1, terms), strict=True)]
+            assert got.tobytes() == np.array(each).tobytes(), shape
+        gaps = called(lambda x, y: gd.matmul(x[..., ::2], y[..., ::2, :]), np.repeat(a, 2, -1), np.repeat(b, 2, -2))
+        assert gaps.tobytes() == got.tobytes(), shape

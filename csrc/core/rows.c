@@ -250,12 +250,11 @@ static void run_sweep(state *s, const gdi_section *c, char *const *columns)
         sweep_batch(s, c, lanes);
 }
 
-enum { PREFETCHED = 4096 };               /* elements of a row that is asked for as a whole */
 /* What the next batch reads, into L2: with sums of columns it is 16 rows away, where no hardware looks. */
 static void prefetch(const state *s, int64_t row)
 {
     const gdi_rows *p = s->p;
-    if ((p->block < p->n && p->n > PREFETCHED) || row + p->batch > p->rows)
+    if (p->block < p->n || row + p->batch > p->rows)
         return;
     for (int k = p->n_out; k < p->n_out + p->n_in; k++) {
         const gdi_row_operand *o = p->operand + k;
