@@ -94,6 +94,19 @@ def test_axes_in_any_order(dtype):
         check(lambda m, x, y, order=order: [m.transpose(x, order), m.maximum(m.transpose(x, order), y), m.transpose(m.flip(x, 1), order)], x, y)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(3, 5), (16, 16), (17, 33), (129, 67), (31, 1000), (1000, 31), (515, 70), (70, 515), (1030, 130), (4, 3000),
+                                   (7, 9, 11), (20, 30, 40), (100, 3, 100), (70, 5, 600), (5, 6, 7, 40)])
+def test_axes_turned_round(shape, dtype):
+    """Blocks of tiles, one after the other and with axes before them; the same with gaps between all elements."""
+    x = draw(*shape, dtype=dtype)
+    apart = np.zeros([2 * n for n in shape], dtype)[tuple([slice(None, None, 2)] * len(shape))]
+    apart[...] = x
+    for y in (x, apart):
+        check(lambda m, y: [m.transpose(y)], y)
+        check(lambda m, y: [m.swapaxes(y, 0, 1), m.flip(m.transpose(y), 0)], y)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_an_operand_transposed_of_a_result_past_the_caches(dtype):
     n = 1500 if dtype == "float64" else 2100

@@ -63,6 +63,13 @@ def test_gradients_along_the_middle_and_across_the_last_axis(equation):
 NARROW = [*[(1, k, n) for k in (1, 2, 3, 5, 7, 8, 9, 10, 13, 15, 16, 17, 31, 200) for n in (1, 2, 5, 8, 9, 16, 17, 40, 333)],
           (1, 9001, 5), (1, 4097, 16), (1, 12289, 3), (1, 9001, 1),
           *[(m, k, n) for m in (2, 3, 4) for n in (2, 3, 4) for k in (9, 30, 511, 700, 1024, 1500, 2048, 3000, 4100, 9001)], (5, 3000, 3), (3, 3000, 5)]
+# Many rows of 2 to 4 numbers, which are joined or taken apart in registers, around the number of rows, and of terms, where that begins.
+THIN = [*[(m, k, n) for m in (31, 32, 33, 64, 65, 79, 96, 131, 1000) for n in (1, 2, 3, 4, 5) for k in (2, 3, 4, 5)],
+        *[(m, k, n) for m in (64, 100) for n in (2, 3, 4) for k in (31, 32, 33)]]
+# Few terms by wide rows, and deep matrices by columns.
+WIDE = [*[(m, k, n) for m in (5, 9, 16, 20) for k in (2, 3, 4, 5) for n in (31, 64, 65, 129, 300)], (70, 200, 7), (130, 129, 16), (64, 300, 3)]
+# Two rows by a matrix of long or many rows.
+TWO = [(2, k, n) for k in (16, 33, 64, 127, 500) for n in (4, 7, 8, 9, 15, 63, 64, 127, 128, 129, 300)]
 
 
 def laid(a, b):
@@ -77,7 +84,7 @@ def laid(a, b):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("turned", [False, True])
 def test_narrow_products_have_the_same_bits_whichever_way_they_lie(turned, dtype):
-    for m, k, n in NARROW:
+    for m, k, n in NARROW + THIN + WIDE + TWO:
         a, b = drawn((m, k), dtype), drawn((k, n), dtype, 1)
         if turned:
             a, b = b.T, a.T
@@ -134,3 +141,55 @@ def test_deep_products_have_the_same_bits_whatever_the_first_cache_holds(dtype):
             assert len(seen) == 1, (m, k, n)
     finally:
         lib.gd_force_l1(-1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize("columns", [1, 3, 4, 7, 8, 9, 16, 31, 32, 33, 64, 100, 127, 128, 129, 250, 256, 257, 500, 513, 600])
+def test_outer_products_of_short_rows(columns, dtype):
+    """One value a row by a row that is the same for all: NumPy's bits, in either order of factors, whatever is in the column."""
+    row = drawn((columns,), dtype)
+    for rows in (1, 2, 5, 40, 77):
+        column = drawn((rows,), dtype, 1)
+        if dtype != "int32":
+            column[::3] *= -0.0
+            column[1::7], row[1:2] = np.inf, np.nan
+        wide = np.repeat(column, 3)[::3]                            # the same with gaps
+        for x in (column, column[::-1].copy()[::-1], wide):
+            for y, want in ((lambda u, v: u[:, None] * v, x[:, None] * row), (lambda u, v: v * u[:, None], row * x[:, None])):
+                for threads in (1, 2):
+                    got = called(y, x, row, threads=threads)
+                    np.testing.assert_array_equal(got, want)
+                    assert np.array_equal(np.signbit(got), np.signbit(want)) or np.isnan(want).any()
+        block = drawn((3, rows, columns), dtype, 2)
+        np.testing.assert_array_equal(called(lambda u, v, w: (u[:, None] * v)[::-1] * w, column, row, block), (column[:, None] * row)[::-1] * block)
+        turned = called(lambda u, v: gd.swapaxes(u[:, None] * v, 0, 1), column, row)
+        np.testing.assert_array_equal(turned, (column[:, None] * row).T)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("sizes", [(5, 6, 7), (64, 3, 40), (9, 17, 64), (3, 50, 300), (1, 8, 33), (4, 1, 65), (300, 300, 100)])
+def test_outer_products_of_three_vectors(sizes, dtype):
+    """The last of these is of a size that goes past the caches."""
+    x, y, z = [drawn((n,), dtype, k) for k, n in enumerate(sizes)]
+    want = (x[:, None] * y)[:, :, None] * z
+    for threads in (1, 2):
+        got = called(lambda *v: gd.einsum("i,j,k->ijk", *v), x, y, z, threads=threads)
+        np.testing.assert_allclose(got, want, rtol=4 * np.finfo(dtype).eps)
+    turned = called(lambda *v: gd.einsum("i,j,k->kij", *v), x, y, z)
+    np.testing.assert_allclose(turned, np.moveaxis(want, 2, 0), rtol=4 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("terms", [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 40])
+def test_many_dot_products_have_the_bits_of_each_alone(terms, dtype):
+    for shape in ((1,), (7,), (8,), (9,), (33,), (3, 5), (2, 17)):
+        a, b = drawn((*shape, 1, terms), dtype), drawn((*shape, terms, 1), dtype, 1)
+        a.reshape(-1)[:terms] = 0.0
+        b.reshape(-1)[:terms] = -1.0                                # products -0 whose sum is 0
+        a.reshape(-1, terms)[-1, 0] = np.inf
+        for threads in (1, 2):
+            got = called(gd.matmul, a, b, threads=threads)
+            each = [called(gd.matmul, x[None], y[:, None]) for x, y in zip(a.reshape(-1, terms), b.reshape(-1, terms), strict=True)]
+            assert got.tobytes() == np.array(each).tobytes(), shape
+        gaps = called(lambda x, y: gd.matmul(x[..., ::2], y[..., ::2, :]), np.repeat(a, 2, -1), np.repeat(b, 2, -2))
+        assert gaps.tobytes() == got.tobytes(), shape

@@ -52,6 +52,9 @@ typedef void (*gdi_two_fn)(int64_t n, const void *x, void *first, void *second);
 /* A loop of two operands whose neighbours are step[0], step[1] elements apart. */
 typedef void (*gdi_stepped_fn)(int64_t n, const void *const *in, const int64_t *step, void *out);
 
+/* out[i, j] = column[i] * row[j] for i < rows, j < n: steps of the column and from row to row of out in bytes. */
+typedef void (*gdi_outer_fn)(int64_t rows, int64_t n, const void *column, int64_t column_step, const void *row, void *out, int64_t out_step);
+
 /* A block of two axes to move: out[i*os0 + j*os1] = in[i*is0 + j*is1], 0 <= i < n0, 0 <= j < n1, strides in elements. */
 typedef struct gdi_block {
     int64_t n0, n1, os0, os1, is0, is1;
@@ -143,6 +146,7 @@ typedef struct gdi_table {
     double (*peak[2])(int64_t rounds);                   /* float32, float64: multiply-adds and nothing else */
     int peak_flops[2];                                   /* of one round */
     gdi_norm_fn norm[2], norm_back[2];                   /* float32, float64; NULL: there is none */
+    gdi_outer_fn outer[2][2];                            /* float32, float64: the column is the first factor, the second */
 } gdi_table;
 
 const gdi_table *gdi_active(void);

@@ -418,7 +418,10 @@ static void run_direct(const gdi_plan *p, const feed *f, int64_t lo, int64_t hi)
         rows = d >= 0 ? least(hi - i, p->shape[d] - b.at[d]) : 1;
         for (int k = 0; k < n; k++)
             at[k] = address(p, p->operand + k, f + k, &b);
-        run_direct_rows(p, at, step, rows);
+        if (p->outer)
+            p->outer(rows, p->inner, at[p->column], step[p->column], at[3 - p->column], at[0], step[0]);
+        else
+            run_direct_rows(p, at, step, rows);
     }
 }
 

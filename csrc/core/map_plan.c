@@ -9,6 +9,8 @@
  * gathering them. One value for a row is soon written, so that rows of less than 128 bytes are done faster together. */
 enum { DIRECT_ROW_NBYTES = 32, DIRECT_STILL_NBYTES = 128, DIRECT_FUNCTION_ROW = 64 };
 /* Blocks without buffers may be longer: 32 KiB of float32. */
+/* Rows of an outer product: shorter ones are as fast together, longer ones are worth a call each. */
+enum { OUTER_LEAST_NBYTES = 32, OUTER_MOST_NBYTES = 2048 };
 enum { DIRECT_BLOCK = 8192, SINGLE_BLOCK = 32768 };
 /* GDI_SMALL's limit: 20 us of the dearest op at its estimated cost. */
 enum { SMALL_N = 2048, CALL_NS = 8, GRAIN_QUARTER_NS = 200000 };
@@ -228,13 +230,30 @@ static int is_direct_by_rows(const gdi_plan *p, const gdi_layout *l)
     return bits == 0 || (j >= 0 && m->lone_from[j] == bits && p->inner * l->size[0] >= DIRECT_STILL_NBYTES);
 }
 
+/* Products of one value a row with a row that is the same for all rows: every row is short, or nearly all its time its own. */
+static int is_outer(gdi_plan *p, const gdi_layout *l, const gdi_outer_fn *outer)
+{
+    const int d = l->ndim - 1;
+    if (!outer || d < 1 || p->n_out != 1 || p->n_in != 2 || p->operand[0].stream || l->stride[0][d] != l->size[0]
+        || p->inner * l->size[0] < OUTER_LEAST_NBYTES || p->inner * l->size[0] > OUTER_MOST_NBYTES)
+        return 0;
+    for (int k = 1; k <= 2; k++)
+        if (l->stride[k][d] == 0 && l->stride[3 - k][d] == l->size[0] && l->stride[3 - k][d - 1] == 0) {
+            p->outer = outer[k - 1];
+            p->column = k;
+            return 1;
+        }
+    return 0;
+}
+
 /* direct_row: the shortest row that is worth a call where that is all. */
-static void choose_blocks(gdi_plan *p, const gdi_layout *l, int64_t direct_row)
+static void choose_blocks(gdi_plan *p, const gdi_layout *l, int64_t direct_row, const gdi_outer_fn *outer)
 {
     p->height = 1;
     feed_flat(p, l);
-    const int short_row = p->inner < direct_row || (p->inner < GDI_LONG_ROW && !is_direct_by_rows(p, l));
-    if (short_row || !any_fed(p, 0, GDI_GATHER)) {
+    const int by_outer = is_outer(p, l, outer);
+    const int short_row = !by_outer && (p->inner < direct_row || (p->inner < GDI_LONG_ROW && !is_direct_by_rows(p, l)));
+    if (!by_outer && (short_row || !any_fed(p, 0, GDI_GATHER))) {
         feed_singles(p);
         p->block = any_fed(p, p->n_out, GDI_SINGLE) && !any_buffer(p) && p->n_micro == 1 ? SINGLE_BLOCK : flat_block(p);
         p->items = parts(p->n, p->block);
@@ -254,6 +273,7 @@ static void choose_blocks(gdi_plan *p, const gdi_layout *l, int64_t direct_row)
     int lies = tiled || p->pieces == 1;
     for (int k = 0; k < p->n_out + p->n_in; k++)
         lies &= !has_buffer(p->operand + k) || (tiled && p->operand[k].feed == GDI_TURN && !p->operand[k].cast);
+    p->outer = lies ? p->outer : NULL;
     p->direct = lies && p->n_out == 1 && p->n_in < GDI_MAP_OPERANDS && p->n_micro == 1 && p->micro->fn && p->micro->to == 0;
 }
 
@@ -358,7 +378,7 @@ void gdi_plan_place(gdi_plan *p, const gdi_layout *l, const gd_view *const *view
 }
 
 void gdi_plan_finish(gd_program *program, gdi_plan *p, const gdi_layout *l, int64_t element_nbytes, int64_t cost,
-                        int64_t direct_row, gdi_step *out)
+                        int64_t direct_row, const gdi_outer_fn *outer, gdi_step *out)
 {
     out->kind = GDI_BLOCKS;
     out->u.plan = p;
@@ -367,7 +387,7 @@ void gdi_plan_finish(gd_program *program, gdi_plan *p, const gdi_layout *l, int6
     if (p->n_sink > 0) {
         choose_sums(p, l);
     } else {
-        choose_blocks(p, l, direct_row);
+        choose_blocks(p, l, direct_row, outer);
         p->stretch = p->block;
     }
     choose_grain(p, cost);
@@ -384,12 +404,13 @@ void gdi_take_lone(gdi_micro *m, const gdi_map_fn *single)
 }
 
 /* The loops for an operation: of contiguous operands; where operand 0, 1 is one element; where operands are spread; and the
- * shortest row that is worth a call of them. */
+ * shortest row that is worth a call of them; those of an outer product or NULL. */
 typedef struct loops {
     gdi_map_fn fn;
     const gdi_map_fn *single;
     gdi_stepped_fn stepped;
     int64_t direct_row;
+    const gdi_outer_fn *outer;
 } loops;
 
 static int make_plan(gd_program *program, gdi_layout *l, const gd_view *const *view, int64_t n, int64_t cost, const loops *of,
@@ -403,7 +424,7 @@ static int make_plan(gd_program *program, gdi_layout *l, const gd_view *const *v
         gdi_take_lone(p->micro, of->single);
     gdi_plan_place(p, l, view, t);
     p->stepped = of->stepped;
-    gdi_plan_finish(program, p, l, 0, cost, of->direct_row, out);
+    gdi_plan_finish(program, p, l, 0, cost, of->direct_row, of->outer, out);
     return GD_OK;
 }
 
@@ -429,9 +450,10 @@ int gdi_map_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t,
     }
     const int64_t narrow = l.size[0] < l.size[in->n_in] ? l.size[0] : l.size[in->n_in];
     const int64_t row = gdi_map_is_function(in->op) ? DIRECT_FUNCTION_ROW : DIRECT_ROW_NBYTES / narrow;
+    const gdi_outer_fn *outer = in->op != GD_OP_MULTIPLY ? NULL : dtype == GD_FLOAT32 ? t->outer[0] : dtype == GD_FLOAT64 ? t->outer[1] : NULL;
     if (!fits_flat(&l, view, n))
         return make_plan(p, &l, view, n, cost, &(loops){fn, (far ? gdi_map_far(t, in->op, bytes) : t)->single[in->op][dtype],
-                                                        t->stepped[in->op][dtype], row}, t, out);
+                                                        t->stepped[in->op][dtype], row, outer}, t, out);
     make_flat(&l, view, n, cost, fn, out);
     p->parallel |= n * cost > GRAIN_QUARTER_NS;
     return GD_OK;

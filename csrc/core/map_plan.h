@@ -36,9 +36,10 @@ int64_t gdi_layout_nbytes(const gdi_layout *l, int64_t n);
 /* map_plan.c: a plan and the tables it points to, in one block; NULL: no memory */
 gdi_plan *gdi_plan_new(gd_program *program, gdi_layout *l, int64_t n, int n_out, int n_micro, int n_sink);
 void gdi_plan_place(gdi_plan *p, const gdi_layout *l, const gd_view *const *view, const gdi_table *t);
-/* Its blocks, buffers and grain. cost: quarter ns an element; direct_row: the shortest row that is worth a call as it lies. */
+/* Its blocks, buffers and grain. cost: quarter ns an element; direct_row: the shortest row that is worth a call as it lies; outer: the loops
+ * of an outer product, with the first or second operand the column, or NULL. */
 void gdi_plan_finish(gd_program *program, gdi_plan *p, const gdi_layout *l, int64_t element_nbytes, int64_t cost, int64_t direct_row,
-                     gdi_step *out);
+                     const gdi_outer_fn *outer, gdi_step *out);
 /* Does any output go past the caches? */
 int gdi_plan_streams(const gdi_plan *p);
 /* The loops of an operation of two operands for the case that the first or the second is one value. */

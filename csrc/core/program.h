@@ -155,6 +155,8 @@ typedef struct gdi_plan {
     gdi_sink *sink;
     gdi_stepped_fn stepped;  /* does the only operation on operands that lie `step` elements apart; else NULL */
     int64_t step[2];
+    gdi_outer_fn outer;      /* does all rows of the only operation, between operand `column` and the other one; else NULL */
+    int32_t column;
     gdi_whole_fn whole;      /* does all there is to do, one operation and its sum; else NULL */
     gdi_plan_operand *operand;               /* out.., in.. */
     int32_t by_row;          /* blocks are pieces of rows */
