@@ -123,6 +123,7 @@ static const struct { int8_t quarter_ns, exact; } map_loops[GD_MAP_COUNT] = {
 #define GD_BINARY_FLOAT(N, n, e) [GD_OP_##N] = {4, 0},
 #define GD_BINARY_FAST(N, n, e, f) [GD_OP_##N] = {4, 0},
 #define GD_BINARY_CHEAP(N, n, e) [GD_OP_##N] = {4, 1},
+#define GD_BINARY_CALM(N, n, e, c) [GD_OP_##N] = {4, 1},
 #define GD_BINARY_ANY(N, n, f, i, b) [GD_OP_##N] = {1, 1},
 #define GD_BINARY_INT(N, n, i, b) [GD_OP_##N] = {1, 1},
 #define GD_BINARY_DIVIDE(N, n, f, i, b) [GD_OP_##N] = {4, 0},

@@ -18,6 +18,7 @@
 #define GD_BINARY_FLOAT(N, n, e) GD_MAP(N, n, 2, 0)
 #define GD_BINARY_FAST(N, n, e, f) GD_MAP(N, n, 2, 0)
 #define GD_BINARY_CHEAP(N, n, e) GD_MAP(N, n, 2, 0)
+#define GD_BINARY_CALM(N, n, e, c) GD_MAP(N, n, 2, 0)
 #define GD_BINARY_ANY(N, n, f, i, b) GD_MAP(N, n, 2, 0)
 #define GD_BINARY_INT(N, n, i, b) GD_MAP(N, n, 2, 0)
 #define GD_BINARY_DIVIDE(N, n, f, i, b) GD_MAP(N, n, 2, 0)
@@ -27,6 +28,7 @@
 #undef GD_BINARY_FLOAT
 #undef GD_BINARY_FAST
 #undef GD_BINARY_CHEAP
+#undef GD_BINARY_CALM
 #undef GD_BINARY_ANY
 #undef GD_BINARY_INT
 #undef GD_BINARY_DIVIDE

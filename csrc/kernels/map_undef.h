@@ -8,6 +8,7 @@
 #undef GD_BINARY_FLOAT
 #undef GD_BINARY_FAST
 #undef GD_BINARY_CHEAP
+#undef GD_BINARY_CALM
 #undef GD_BINARY_ANY
 #undef GD_BINARY_INT
 #undef GD_BINARY_DIVIDE
@@ -18,6 +19,7 @@
 #undef GD_MAP2_SINGLE
 #undef GD_MAP2_STEPPED
 #undef GD_SINGLE
+#undef GD_MAP2_CALM
 #undef GD_MAP3
 #undef GD_NONE
 #undef M

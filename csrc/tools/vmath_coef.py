@@ -177,12 +177,10 @@ def lanes():
         return 1 / (1 + mp.exp(-x))
     quarters = [(max((k - mpf(0.5)) / 4, mpf(0)), (k + mpf(0.5)) / 4, mpf(k) / 4) for k in range(32)]
     rows("f_sigmoid", lambda a: logistic(-a), quarters, 4, True, "sigmoid(-a) by multiples of 1/4")
-    rows("f_sigmoid_grad", lambda a: logistic(-a) * logistic(a), quarters, 5, True, "sigmoid(a) sigmoid(-a) by multiples of 1/4")
-    step = mpf(9) / 32
+    step = mpf(75) / 256                                  # beyond 31.4 of them, at 9.2, tanh is 1
     spans = [(max(step * (k - mpf(0.5)), mpf(0)), step * (k + mpf(0.5)), step * k) for k in range(32)]
-    rows("f_tanh_grad", lambda a: mp.sech(a) ** 2, spans, 6, True, "1 - tanh(a)^2 by multiples of 9/32")
-    spans[-1] = (spans[-1][0], mpf("9.25"), spans[-1][2])
-    rows("f_tanh", mp.tanh, spans, 6, True, "tanh(a) by multiples of 9/32, less d at the first", odd=True, unit=True)
+    rows("f_tanh", mp.tanh, spans, 6, True, "tanh(a) by multiples of 75/256", odd=True)
+    grid("f_tanh_rest", [[1 - mp.tanh(centre) for _, _, centre in spans]], True, "1 - tanh(a) at multiples of 75/256")
     waves()
     fit("x_tan", of_square(lambda r: (mp.tan(r) - r) / r**3, mpf(1) / 3), 0, (mp.pi / 4) ** 2 * mpf("1.0001"), 55,
         "(tan(r) - r) / r^3 by z = r^2", times_z=True)
