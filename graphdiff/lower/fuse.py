@@ -2,8 +2,9 @@
 
 Takes instructions in running order and returns them with groups in place of their members; nothing else changes, and a
 group gives the bits of its members. A group runs where its last member could: an instruction that needs one of its values
-and cannot join ends it. Sums of its values along last axes are part of it where every operand is one run along them. Other
-reductions, and small work on the results of reductions, wait behind an open group instead.
+and cannot join ends it. Sums of its values along last axes are part of it where every operand is one run along them, and
+sums over all axes also where operands lie turned. Other reductions, and small work on the results of reductions, wait behind
+an open group instead.
 """
 from __future__ import annotations
 
