@@ -144,3 +144,56 @@ def test_the_pass_of_stable_forms_saves_what_was_written_naively():
             checked()
     plain = gd.function([x], list(naive.values())[:3], passes=("merge", "algebra", "fold", "in_place"))(at)
     assert not all(np.isfinite(v).all() for v in plain)
+
+
+def weights(v, axis):
+    e = np.exp(v - v.max(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+# value, and its gradient by hand for the cotangent c (of the value's shape)
+COMPOSED = [
+    ("log sum exp, all", lambda x: gd.log(gd.sum(gd.exp(x))), lambda v, c: c * weights(v, None)),
+    ("log sum exp, last", lambda x: gd.log(gd.sum(gd.exp(x), axis=-1)), lambda v, c: c[:, None] * weights(v, 1)),
+    ("log sum exp, first", lambda x: gd.log(gd.sum(gd.exp(x), axis=0, keepdims=True)), lambda v, c: c * weights(v, 0)),
+    ("logsumexp, all", gd.logsumexp, lambda v, c: c * weights(v, None)),
+    ("logsumexp, first", lambda x: gd.logsumexp(x, axis=0), lambda v, c: c * weights(v, 0)),
+    ("log softmax", lambda x: gd.log(gd.softmax(x)), lambda v, c: c - weights(v, 1) * c.sum(axis=1, keepdims=True)),
+    ("log(1 + exp)", lambda x: gd.log(1 + gd.exp(x)), lambda v, c: c * np.exp(-np.logaddexp(0, -v))),
+    ("log1p(exp)", lambda x: gd.log1p(gd.exp(x)), lambda v, c: c * np.exp(-np.logaddexp(0, -v))),
+]
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1, 30, 1e3, 1e6])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("name", "f", "want"), COMPOSED, ids=[c[0] for c in COMPOSED])
+def test_derivatives_of_forms_whose_exponentials_overflow(name, f, want, dtype, scale):
+    rng = np.random.default_rng(3)
+    v = (scale * rng.standard_normal((4, 5))).astype(dtype)
+    v[1] = v[1, 0]                                       # ties
+    t = rng.standard_normal((4, 5)).astype(dtype)
+    x = gd.input("x", (4, 5), dtype)
+    y = f(x)
+    c = rng.standard_normal(y.shape).astype(dtype)
+    g, j = gd.function([x], [gd.vjp(y, x, gd.constant(c)), gd.jvp(y, x, gd.constant(t))])(v)
+    by_hand = want(v.astype("float64"), np.asarray(c, "float64"))
+    tolerance = 100 * np.finfo(dtype).eps
+    assert np.allclose(g, by_hand, rtol=tolerance, atol=tolerance), name
+    # each element of the jvp is the sum of t times the gradient for a cotangent that is 1 there
+    for i in np.ndindex(y.shape):
+        one = np.zeros(y.shape)
+        one[i] = 1
+        assert np.isclose(j[i], np.sum(want(v.astype("float64"), one) * t), rtol=10 * tolerance, atol=10 * tolerance), name
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("float32", 1e4), ("float32", 1e8), ("float64", 1e12), ("float64", 1e16)])
+@pytest.mark.parametrize("axis", [None, 0, 1, (0, 2), (1, 2)])
+def test_the_derivative_of_logsumexp_does_not_see_its_rounding(axis, dtype, size):
+    x = gd.input("x", (2, 3, 4), dtype)
+    y = gd.logsumexp(x, axis=axis)
+    g, j = gd.function([x], [gd.grad(gd.sum(y), x), gd.jvp(y, x, gd.ones_like(x))])(np.full((2, 3, 4), size, dtype))
+    axes = range(3) if axis is None else np.atleast_1d(axis)
+    n = np.prod([x.shape[a] for a in axes])
+    assert np.allclose(g, 1 / n, rtol=4 * np.finfo(dtype).eps) and np.allclose(j, 1, rtol=8 * np.finfo(dtype).eps)
+    gone = gd.function([x], gd.grad(gd.sum(y), x))(np.full((2, 3, 4), -np.inf, dtype))
+    assert not gone.any()

@@ -114,14 +114,14 @@ class _Fields:
     name: str | None
     origin: Any            # an Origin for what differentiation made, else None
     scope: str             # names of the enclosing gd.scope blocks, joined by /
-    serial: int
+    serial: float
     _attrs: tuple[Any, ...]
     _site: Any
 
 
 def new_node(op: OpDef, inputs: tuple[Node, ...], attrs: tuple[Any, ...], shape: tuple[Any, ...], dtype: Any,
              site: Any, origin: Any = None, name: str | None = None, scope: str = "",
-             serial: int = -1) -> Node:
+             serial: float = -1) -> Node:
     """A node from finished facts; shapes and dtypes are the caller's responsibility.
 
     serial: the number of the node it replaces, so that it keeps its place in the order; -1: a new number.

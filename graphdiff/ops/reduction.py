@@ -166,13 +166,17 @@ def _prod_vjp(g: Node, node: Node, needs: Any) -> Any:
 
 
 def _logsumexp_vjp(g: Node, node: Node, needs: Any) -> Any:
-    """softmax over the reduced axes; where every element is -inf nothing flows."""
-    from .binary import equal, where, zmul
-    from .unary import exp
-    x = node.inputs[0]
-    top = spread(node, node)
-    weight = exp(where(equal(top, -np.inf), -np.inf, x - where(equal(top, -np.inf), 0.0, top)))
-    return (zmul(spread(g, node), weight),)
+    """softmax over the reduced axes, not exp(x - result): the result's rounding is far more than that of a difference of large elements.
+    Where every element is -inf nothing flows."""
+    from .binary import zmul
+    from .scan import softmax
+    x, axes = node.inputs[0], node._attrs[0]
+    if len(axes) == 1:
+        return (zmul(spread(g, node), softmax(x, axes[0])),)
+    order = [*(i for i in range(x.ndim) if i not in axes), *axes]
+    moved = tuple(x.shape[i] for i in order)
+    weight = softmax(reshape_to(permute(x, order), (*moved[:x.ndim - len(axes)], nelements(moved[x.ndim - len(axes):]))))
+    return (zmul(spread(g, node), permute(reshape_to(weight, moved), [order.index(i) for i in range(x.ndim)])),)
 
 
 def _reduction(name: str, formula: str, reference: Any, infer: Any = _infer, **facts: Any) -> OpDef:

@@ -1,11 +1,12 @@
 """stable_forms: the one pass that may change bits. It puts the mathematical value in the place of an overflow or a
-rounding: log(softmax), log(sum(exp)), log(1 + exp x), 1 / (1 + exp(-x)), x - logsumexp(x), and the derivative
-exp(x) / (1 + exp(x)) that reverse mode makes of the third."""
+rounding: log(softmax), log(sum(exp)), log(1 + exp x), 1 / (1 + exp(-x)), x - logsumexp(x), and what both modes make of the
+derivatives of the first three: s / s, exp(x) / sum(exp(x)) and exp(x) / (1 + exp(x)), with cotangents or tangents between."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..graph.build import scalar
 from ..graph.node import Node, new_node
 from ..graph.opdef import lookup
 from .simplify import Ordered, renewed
@@ -76,25 +77,107 @@ def _divide(node: Node) -> Node | None:
     return None
 
 
-def _product(node: Node) -> Node | None:
-    """(1 / (1 + exp x)) exp x = sigmoid(x), also with a cotangent in front."""
-    g, e = node.inputs
-    bottom = _inverse_of(e)
-    if bottom is not None and g.op.name in ("zmul", "multiply") and _is(g.inputs[1], "exp"):
-        x = g.inputs[1].inputs[0]            # forward mode: (t exp x) (1 / (1 + exp x))
-        if _one_plus_exp(bottom) is x:
-            return _like(node, "zmul", (g.inputs[0], _like(e, "sigmoid", (x,))))
-    if not _is(e, "exp"):
+def _factors(node: Node, depth: int = 4) -> list[tuple[Node, bool]]:
+    """What a tree of products and quotients is made of, in order; True: it divides."""
+    if depth and node.op.name in ("zmul", "multiply"):
+        return _factors(node.inputs[0], depth - 1) + _factors(node.inputs[1], depth - 1)
+    bottom = _inverse_of(node)
+    if bottom is not None:
+        return [(bottom, True)]
+    if depth and _is(node, "divide"):
+        return [*_factors(node.inputs[0], depth - 1), (node.inputs[1], True)]
+    return [(node, False)]
+
+
+def _times(factors: list[tuple[Node, bool]], like: Node) -> Node | None:
+    """The product of the factors; None for none of them."""
+    product: Node | None = None
+    for f, divides in factors:
+        if divides:
+            f = _like(f, "reciprocal", (f,))
+        product = f if product is None else new_node(lookup("zmul"), (product, f), (), like.shape, like.dtype, like._site, like.origin,
+                                                     like.name, like.scope, like.serial)
+    return product
+
+
+def _softmax_of(e: Node, s: Node) -> Node | None:
+    """softmax(x) where e = exp(x) and s = sum(e) along one axis, or all of several at once."""
+    if not (_is(e, "exp") and _is(s, "sum") and s.inputs[0] is e and e.dtype is s.dtype):
         return None
-    x = e.inputs[0]
-    bottom = _inverse_of(g)
-    if bottom is not None and _one_plus_exp(bottom) is x:
-        return _like(node, "sigmoid", (x,))
-    if g.op.name in ("zmul", "multiply"):
-        c, inverse = g.inputs
-        bottom = _inverse_of(inverse)
-        if bottom is not None and _one_plus_exp(bottom) is x:
-            return _like(node, "zmul", (c, _like(inverse, "sigmoid", (x,))))
+    (x,), axes = e.inputs, s._attrs[0]
+    if len(axes) == 1:
+        return _like(e, "softmax", (x,), (axes[0],))
+    whole = _like(s, "logsumexp", (x,), (axes, True))
+    whole = whole._replace((x,), shape=tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
+    return _like(e, "exp", (_like(e, "subtract", (x, whole)),))
+
+
+def _unspread(node: Node) -> tuple[list[Node], Node]:
+    """The reshapes and repetitions that a node is made by, and what they are made of."""
+    chain = []
+    while node.op.name in ("broadcast_to", "reshape"):
+        chain.append(node)
+        (node,) = node.inputs
+    return chain, node
+
+
+def _shared_out(node: Node, factors: list[tuple[Node, bool]], i: int) -> Node | None:
+    """Reverse mode: exp(x), factor i, times what was divided by sum(exp(x)) before it was spread over the elements."""
+    e = factors[i][0]
+    for j, (f, divides) in enumerate(factors):
+        chain, inner = ([], f) if divides else _unspread(f)
+        if not chain:
+            continue
+        parts = _factors(inner)
+        for k, (s, under) in enumerate(parts):
+            weight = _softmax_of(e, s) if under else None
+            if weight is None:
+                continue
+            rest = _times(parts[:k] + parts[k + 1:], inner)
+            others = [f for n, f in enumerate(factors) if n not in (i, j)]
+            if rest is not None and not _one(rest):
+                for link in reversed(chain):
+                    rest = link._replace((rest,))
+                others.append((rest, False))
+            return _times([*others, (weight, False)], node)
+    return None
+
+
+def _product(node: Node) -> Node | None:
+    """(1 / (1 + exp x)) exp x = sigmoid(x); s / s = 1 for s = softmax(x); exp(x) / sum(exp(x)) = softmax(x): of any factors of a product."""
+    factors = _factors(node)
+    for i, (f, divides) in enumerate(factors):
+        if divides:
+            continue
+        for j, (bottom, under) in enumerate(factors):
+            rest = [f for n, f in enumerate(factors) if n not in (i, j)]
+            if under and _is(f, "softmax") and bottom is f:
+                one = _like(node, "broadcast_to", (scalar(1.0, node.dtype),), (node.shape,))
+                return _times(rest, node) if rest else one
+            if under and _is(f, "exp") and _one_plus_exp(bottom) is f.inputs[0]:
+                return _times([*rest, (_like(f, "sigmoid", f.inputs), False)], node)
+            if under and _is(f, "sum"):
+                tangent = _tangent_share(f, bottom)
+                if tangent is not None:
+                    return _times([*rest, (tangent, False)], node)
+        if _is(f, "exp"):
+            better = _shared_out(node, factors, i)
+            if better is not None:
+                return better
+    return None
+
+
+def _tangent_share(top: Node, bottom: Node) -> Node | None:
+    """Forward mode: sum(t exp(x)) / sum(exp(x)) = sum(t softmax(x))."""
+    if not (_is(bottom, "sum") and bottom._attrs == top._attrs):
+        return None
+    parts = _factors(top.inputs[0])
+    for k, (e, divides) in enumerate(parts):
+        weight = None if divides else _softmax_of(e, bottom)
+        if weight is not None:
+            inner = _times([*parts[:k], *parts[k + 1:], (weight, False)], top.inputs[0])
+            assert inner is not None
+            return top._replace((inner,))
     return None
 
 
@@ -119,6 +202,7 @@ def stable_forms(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
     rules = RULES
     new: dict[int, Node] = {}
     kept: list[Node] = []
+    made: list[Node] = []                # what rules made stays alive: `new` goes by id
     for node in order:
         here = renewed(node, new)
         # A rule looks at the operands as they were written: its pattern must not be hidden by a rewrite of them.
@@ -126,16 +210,27 @@ def stable_forms(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
         if rule is not None and node.dtype.kind == "f":
             better = rule(node)
             if better is not None:
-                here = better._replace(tuple([_renew(x, new, kept) for x in better.inputs]))
+                known = new.get(id(better))
+                here = _remade(better, new, kept, made, node.serial, 0) if known is None else known
         new[id(node)] = here
         kept.append(here)
     return kept, [new[id(o)] for o in outputs]
 
 
-def _renew(node: Node, new: dict[int, Node], kept: list[Node]) -> Node:
-    """The rewritten twin of an operand; an operand a rule has just made is rebuilt over rewritten ones."""
+def _renew(node: Node, new: dict[int, Node], kept: list[Node], made: list[Node], serial: float, depth: int) -> Node:
+    """The rewritten twin of an operand; operands a rule has just made are rebuilt over rewritten ones."""
     known = new.get(id(node))
     if known is None:
-        known = node._replace(tuple([new[id(x)] for x in node.inputs]))
+        known = _remade(node, new, kept, made, serial, depth)
         kept.append(known)
+        made.append(node)
+        new[id(node)] = known
     return known
+
+
+def _remade(node: Node, new: dict[int, Node], kept: list[Node], made: list[Node], serial: float, depth: int) -> Node:
+    """What a rule made, over rewritten operands. Serials are the order: at `depth` below the node of the given serial, which is replaced,
+    they lie between it and the one before."""
+    inputs = tuple([_renew(x, new, kept, made, serial, depth + 1) for x in node.inputs])
+    return new_node(node.op, inputs, node._attrs, node.shape, node.dtype, node._site, node.origin, node.name, node.scope,
+                    serial - 1 + 1 / (1 + depth) if depth else serial)
