@@ -9,22 +9,29 @@ import numpy as np
 from ..dims import Dim
 from ..dtypes import BOOL, FLOAT64, INT64, as_dtype, converted, weak
 from ..errors import GraphdiffError, NodeTypeError, ShapeError
-from ..graph.build import as_node, make_constant, public, scalar
+from ..graph.build import as_node, checked_array, make_constant, public, scalar
 from ..graph.node import Node
 from ..specs import as_shape, check_memory, nelements, normalize_axis
 from .families import cast, flag
 from .movement import expand_to, whole_diagonal
+
+def _filled(value: Any, dtype: Any) -> Node:
+    if dtype is None:
+        return as_node(value)
+    dtype = as_dtype(dtype)
+    if isinstance(value, Node):
+        return cast(value, dtype)
+    if type(value) in (bool, int) or (type(value) is float and dtype.kind == "f"):
+        return scalar(value, dtype)
+    return make_constant(converted(checked_array(value, "fill_value"), dtype))
+
 
 # -- constants -----------------------------------------------------------------------------------------------------
 
 @public
 def full(shape: Any, fill_value: Any, dtype: Any = None) -> Node:
     """Every element fill_value; sizes may be named."""
-    if isinstance(fill_value, Node):
-        value = fill_value if dtype is None else cast(fill_value, as_dtype(dtype))
-    else:
-        value = as_node(fill_value) if dtype is None else scalar(fill_value, as_dtype(dtype))
-    return expand_to(value, as_shape(shape))
+    return expand_to(_filled(fill_value, dtype), as_shape(shape))
 
 
 @public

@@ -295,33 +295,42 @@ class Parsed:
         # Separated by a slice, None or an ellipsis the gathered axes come first; side by side they stay in place.
         self.apart = builtins.any(b - a != 1 for a, b in itertools.pairwise(places))
 
-    @staticmethod
-    def _masks(x: Node, items: list[Any]) -> list[Any]:
+    @classmethod
+    def _masks(cls, x: Node, items: list[Any]) -> list[Any]:
+        """The items with lists as arrays and each mask as the positions where it is true, one array an axis."""
+        items = [cls._item(item) for item in items]
+        width = [0 if item is None or item is Ellipsis else item.ndim if _is_mask(item) else 1 for item in items]
         out: list[Any] = []
         axis = 0
-        for item in items:
-            if isinstance(item, list):
-                item = _listed(item) if not _has_node(item) else _stack(item)
-                if isinstance(item, np.ndarray) and item.size == 0:
-                    item = item.astype(np.int64)
-            if isinstance(item, (bool, np.bool_)) or (isinstance(item, np.ndarray) and item.dtype == bool and item.ndim == 0):
-                raise NodeTypeError("a single bool is not an index\nhint: use gd.where, or x[None] for a new axis")
-            if isinstance(item, Node) and item.dtype is BOOL and item.op.name == "constant":
-                item = item._attrs[0]
-            if isinstance(item, Node) and item.dtype is BOOL:
-                raise NodeTypeError("the size of x[mask] depends on the mask's values, which exist only when a function runs"
-                                    "\nhint: gd.where(mask, x, 0) keeps the shape; x.at[mask].set(v) works; a NumPy mask works too")
-            if isinstance(item, np.ndarray) and item.dtype == bool:
+        for k, item in enumerate(items):
+            if _is_mask(item):
                 for j, n in enumerate(item.shape):
                     if axis + j < x.ndim and isinstance(x.shape[axis + j], int) and x.shape[axis + j] != n:
                         raise OutOfBounds(f"boolean index has size {n} along axis {axis + j}, the array has {x.shape[axis + j]}")
                 out += list(np.nonzero(item))
-                axis += item.ndim
-                continue
-            out.append(item)
-            if item is not None and item is not Ellipsis:
-                axis += 1
+            else:
+                out.append(item)
+            axis = builtins.max(axis, x.ndim - builtins.sum(width[k + 1:])) if item is Ellipsis else axis + width[k]
         return out
+
+    @staticmethod
+    def _item(item: Any) -> Any:
+        if isinstance(item, list):
+            item = _listed(item) if not _has_node(item) else _stack(item)
+            if isinstance(item, np.ndarray) and item.size == 0:
+                item = item.astype(np.int64)
+        if isinstance(item, (bool, np.bool_)) or (isinstance(item, np.ndarray) and item.dtype == bool and item.ndim == 0):
+            raise NodeTypeError("a single bool is not an index\nhint: use gd.where, or x[None] for a new axis")
+        if isinstance(item, Node) and item.dtype is BOOL and item.op.name == "constant":
+            item = item._attrs[0]
+        if isinstance(item, Node) and item.dtype is BOOL:
+            raise NodeTypeError("the size of x[mask] depends on the mask's values, which exist only when a function runs"
+                                "\nhint: gd.where(mask, x, 0) keeps the shape; x.at[mask].set(v) works; a NumPy mask works too")
+        return item
+
+
+def _is_mask(item: Any) -> bool:
+    return isinstance(item, np.ndarray) and item.dtype == bool
 
 
 def _listed(item: list[Any]) -> Any:
