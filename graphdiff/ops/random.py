@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import FLOAT16, FLOAT32, FLOAT64, INT64, as_dtype
-from ..errors import DTypeError, NodeTypeError, ShapeError
+from ..errors import DTypeError, NodeTypeError, OutOfRange, ShapeError
 from ..graph.build import as_node, make, make_constant, public
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
@@ -86,9 +86,11 @@ NORMAL = _draw("random_normal", _normal_reference, "normal, mean 0, variance 1")
 
 @public
 def key(seed: int) -> Node:
-    """A key from a seed: a constant int64[2]."""
+    """A key from a seed, an int of 64 bits, with or without a sign: a constant int64[2]."""
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
         raise NodeTypeError(f"a seed is an int, not {type(seed).__name__}")
+    if not -1 << 63 <= int(seed) < 1 << 64:
+        raise OutOfRange(f"a seed has 64 bits: {int(seed)} is not within -2**63 to 2**64 - 1")
     seed = int(seed) & 0xFFFFFFFFFFFFFFFF
     return make_constant(np.array([seed & 0xFFFFFFFF, seed >> 32], np.int64))
 

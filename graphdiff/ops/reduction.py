@@ -236,10 +236,22 @@ def sum_axes(x: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
 
 
 def _accumulator(x: Node, dtype: Any = None) -> Node:
-    """Sums and products of bools and small integers are int64, as NumPy's."""
+    """Sums and products of bools and small integers are int64, as NumPy's. Of bools asked for as bool: as well, see _as_asked."""
     if dtype is not None:
-        return cast(x, _asked(dtype))
+        found = _asked(dtype)
+        return cast(cast(x, BOOL), INT64) if found is BOOL else cast(x, found)
     return cast(x, INT64) if x.dtype.kind in "biu" else x
+
+
+def _as_asked(y: Node, dtype: Any) -> Node:
+    """What was added or multiplied up as int64, as a bool where that is the dtype asked for: did some, or did all count?"""
+    from .binary import not_equal
+    return not_equal(y, 0) if dtype is not None and _asked(dtype) is BOOL else y
+
+
+def _first_of(initial: Any, y: Node, dtype: Any) -> Node | None:
+    first = first_of(initial, BOOL if dtype is not None and _asked(dtype) is BOOL else y.dtype)
+    return None if first is None else cast(first, y.dtype)
 
 
 @public
@@ -249,8 +261,8 @@ def sum(x: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: 
     no_out(out)
     x = masked(_accumulator(as_node(x), dtype), where, 0)
     y = make(SUM, (x,), (_axes(x, axis, True), _flag(keepdims)))
-    first = first_of(initial, y.dtype)
-    return y if first is None else y + first
+    first = _first_of(initial, y, dtype)
+    return _as_asked(y if first is None else y + first, dtype)
 
 
 @public
@@ -260,8 +272,8 @@ def prod(x: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims:
     no_out(out)
     x = masked(_accumulator(as_node(x), dtype), where, 1)
     y = make(PROD, (x,), (_axes(x, axis, True), _flag(keepdims)))
-    first = first_of(initial, y.dtype)
-    return y if first is None else y * first
+    first = _first_of(initial, y, dtype)
+    return _as_asked(y if first is None else y * first, dtype)
 
 
 @public
@@ -365,11 +377,14 @@ def _wide(x: Node) -> tuple[Node, Any]:
 
 @public
 def mean(x: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True) -> Node:
-    """The mean over axes; integers give float64, their exact sum rounded once, then divided; of nothing, NaN. where: a mask of the
-    elements that count. out must be None."""
+    """The mean over axes; integers give float64, their exact sum rounded once, then divided; of nothing, NaN. dtype: a float to compute
+    in, or an integer dtype: elements and the mean are cut to it, as NumPy does it. where: a mask of the elements that count. out must
+    be None."""
     no_out(out)
     x = as_node(x) if dtype is None else cast(as_node(x), _asked(dtype))
-    x, back = _wide(x) if x.dtype.kind == "f" else (x, FLOAT64)
+    if dtype is not None and x.dtype is BOOL:
+        raise DTypeError("dtype=bool: a mean is a number\nhint: gd.any tells whether some element counts")
+    x, back = _wide(x) if x.dtype.kind == "f" else (x, FLOAT64 if dtype is None else x.dtype)
     axes, keep, mask = _axes(x, axis), _flag(keepdims), mask_of(where, x)
     total = _sum_where(x, mask, axes, keep)
     return cast(total / _counted(x, mask, axes, keep, total.dtype), back)
@@ -399,6 +414,8 @@ def var(x: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: floa
 
 
 def _spread_of(x: Any, dtype: Any) -> tuple[Node, Any]:
+    if dtype is not None and _asked(dtype).kind != "f":
+        raise DTypeError(f"dtype={_asked(dtype).name}: a spread is computed in a float")
     return _wide(as_node(x) if dtype is None else cast(as_node(x), _asked(dtype)))
 
 

@@ -216,20 +216,20 @@ def _along(x: Any, axis: int | None) -> tuple[Node, int]:
 def cumsum(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Node:
     """Running sums along an axis (of the flattened operand by default). bool and integers give int64, uint8 as well (NumPy: uint64).
     out must be None."""
-    from .reduction import _accumulator
+    from .reduction import _accumulator, _as_asked
     no_out(out)
     x, axis = _along(x, axis)
-    return make(CUMSUM, (_accumulator(x, dtype),), (axis, False))
+    return _as_asked(make(CUMSUM, (_accumulator(x, dtype),), (axis, False)), dtype)
 
 
 @public
 def cumprod(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None, *, reverse: bool = False) -> Node:
     """Running products along an axis, from the end if reverse. The derivative is right when elements are 0. bool and integers give
     int64, uint8 as well (NumPy: uint64). out must be None."""
-    from .reduction import _accumulator
+    from .reduction import _accumulator, _as_asked
     no_out(out)
     x, axis = _along(x, axis)
-    return make(CUMPROD, (_accumulator(x, dtype),), (axis, flag(reverse, "reverse")))
+    return _as_asked(make(CUMPROD, (_accumulator(x, dtype),), (axis, flag(reverse, "reverse"))), dtype)
 
 
 # -- sorting -------------------------------------------------------------------------------------------------------
