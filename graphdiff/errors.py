@@ -44,6 +44,16 @@ class NodeTypeError(GraphdiffError, TypeError):
     """A value of a kind that cannot be used here, or a node used as if it were a number."""
 
 
+class NoValue(NodeTypeError, AttributeError):
+    """A value that is not there before a function runs; an AttributeError too, so that hasattr understands it."""
+
+
+class NoRow(GraphdiffError, KeyError):
+    """A step that a trace does not have."""
+
+    __str__ = Exception.__str__          # a KeyError shows its text in quotes
+
+
 class OutOfBounds(GraphdiffError, IndexError):
     """An index outside its axis."""
 

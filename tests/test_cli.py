@@ -91,3 +91,10 @@ def test_unknown_wrt(capsys):
 def test_info(capsys):
     status, out, _ = run(capsys, "info")
     assert status == 0 and "graphdiff" in out and "active" in out and "threads" in out and "renderer" in out
+
+
+@pytest.mark.parametrize("option", ["--save", "--chart"])
+def test_bench_refuses_a_file_in_no_directory_before_it_measures(option, capsys):
+    assert main(["bench", "matmul_8", option, "/no/such/directory/x.json"]) == 2
+    printed = capsys.readouterr()
+    assert "no such directory" in printed.err and not printed.out

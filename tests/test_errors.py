@@ -17,6 +17,7 @@ TREE = {
     "FormatError": (ValueError,), "DTypeError": (TypeError,), "NodeTypeError": (TypeError,),
     "OutOfBounds": (IndexError,), "OutOfRange": (OverflowError,), "BadValue": (ValueError,), "NoMemory": (MemoryError,),
     "AxisError": (ValueError, IndexError, errors.ShapeError, errors.OutOfBounds),
+    "NoValue": (TypeError, AttributeError), "NoRow": (KeyError,),
 }
 
 

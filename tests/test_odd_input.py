@@ -652,3 +652,102 @@ def test_what_goes_wrong_elsewhere_is_told_as_it_is():
         gd.check_grads(x * 2, [x], {x: np.array([np.nan, 1.0, 2.0])})
     with pytest.raises(NodeTypeError, match="y is one node, not a list"):
         gd.grad([x.sum(), x.mean()], x)
+
+
+# -- values to fill with, masks, dtypes that are asked for ----------------------------------------------------------
+
+@pytest.mark.parametrize("dtype", ["float64", "int64", "uint8"])
+def test_full_takes_its_value_through_the_gate(dtype):
+    x = gd.input("x", (2, 3))
+    for value in ([1, 2], [], [[1, 2]], "3", np.datetime64("2020"), None, 1j, object(), [[1], [2, 3]], np.ma.masked_array([1, 2, 3], [0, 1, 0]), ...):
+        for f in (lambda v=value: gd.full((2, 3), v, dtype), lambda v=value: gd.full_like(x, v, dtype)):
+            with pytest.raises(GraphdiffError, match="test_odd_input"):
+                f()
+            checked(1)
+    same(lambda m, a: m.full((2, 3), [1, 2, 3], dtype) + a, np.zeros((2, 3), dtype))
+    same(lambda m, a: m.full_like(a, np.float32(2.5)), np.zeros((2, 3), dtype))
+    with pytest.raises(ShapeError):
+        gd.full((), [1.0, 2.0], dtype)
+
+
+def random_index(rng, shape):
+    """Slices, numbers, new axes, an ellipsis, position arrays, and masks that mostly fit where they stand."""
+    kinds = list(rng.choice(["none", "ellipsis", "mask", "plane", "slice", "int", "array"], rng.integers(1, 5)))
+    width = {"none": 0, "ellipsis": 0, "plane": 2}
+    index, axis = [], 0
+    for k, kind in enumerate(kinds):
+        if kind == "ellipsis" and kind in kinds[:k]:
+            kind = kinds[k] = "slice"
+        if kind in ("mask", "plane"):
+            n = width.get(kind, 1)
+            index.append(rng.random(shape[axis:axis + n] if axis + n <= len(shape) and rng.random() < .8 else (2,) * n) < .5)
+        else:
+            index.append({"none": None, "ellipsis": Ellipsis, "slice": slice(None, None, int(rng.choice([1, -1, 2]))),
+                          "int": int(rng.choice([0, -1])), "array": np.zeros(2, int)}[kind])
+        axis = max(axis, len(shape) - sum(width.get(q, 1) for q in kinds[k + 1:])) if kind == "ellipsis" else axis + width.get(kind, 1)
+    return tuple(index)
+
+
+def test_masks_among_other_indices():
+    rng = np.random.default_rng(11)
+    fits = 0
+    for _ in range(1200):
+        a = rng.standard_normal(tuple(rng.integers(1, 5, rng.integers(1, 5))))
+        index = random_index(rng, a.shape)
+        x = gd.input("x", a.shape)
+        try:
+            want = a[index]
+        except IndexError:
+            with pytest.raises(GraphdiffError):
+                gd.evaluate(x[index], {x: a})
+            checked(1)
+            continue
+        changed = a.copy()
+        changed[index] = 7
+        fits += 1
+        np.testing.assert_array_equal(gd.evaluate(x[index], {x: a}), want)
+        np.testing.assert_array_equal(gd.evaluate(x.at[index].set(7.0), {x: a}), changed)
+        checked(2)
+    assert fits > 300
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "cumsum", "cumprod"])
+def test_sums_and_products_in_bool(name):
+    rng = np.random.default_rng(2)
+    for a in (rng.integers(0, 2, (3, 4)) * 0.5, rng.integers(-2, 2, (3, 4)), rng.random((3, 4)) < 0.5):
+        for axis in (None, 0, 1):
+            same(lambda m, x, axis=axis: getattr(m, name)(x, axis=axis, dtype=bool), a)
+            if not name.startswith("cum"):
+                mask, first = rng.random((3, 4)) < 0.5, name == "prod"
+                same(lambda m, x, axis=axis, k=mask, f=first: getattr(m, name)(x, axis=axis, dtype=bool, where=k, initial=f), a)
+
+
+def test_means_in_integers_and_what_has_no_spread():
+    a = np.array([[1.7, 2.2, -3.9], [4, -5.5, 6]])
+    for dtype in ("int32", "int64"):
+        same(lambda m, x, d=dtype: m.mean(x, axis=0, dtype=d), a)
+    x = gd.input("x", (2, 3))
+    for f in (lambda: gd.mean(x, dtype=bool), lambda: gd.var(x, dtype="int64"), lambda: gd.std(x, dtype=bool)):
+        with pytest.raises(GraphdiffError, match="dtype="):
+            f()
+
+
+def test_sizes_and_values_that_are_not_there():
+    x = gd.input("x", ("n", 3))
+    for f in (lambda: gd.evaluate(x.shape[0]), lambda: gd.function([], x.shape[0])):
+        with pytest.raises(NodeTypeError, match="size 'n' is needed"):
+            f()
+    assert gd.function([x], x.shape[0] * 2)(np.zeros((4, 3))) == 8
+    with pytest.raises(NodeTypeError, match="evaluate: input 'x' is needed"):
+        gd.evaluate(gd.sin(x), {})
+    assert not hasattr(x, "value")
+    assert gd.evaluate(gd.repeat(gd.constant(np.zeros(0)), [])).shape == (0,)
+    assert gd.evaluate(gd.diff(3.0, n=0)) == 3
+    with pytest.raises(NodeTypeError, match="immutable"):
+        del x[0]
+    y = gd.sin(gd.input("a"))
+    with pytest.raises(GraphdiffError, match="no row for 5"):
+        gd.trace(y, at={y.inputs[0]: 1.0}).run_to(5)
+    for seed in (1 << 64, -(1 << 63) - 1):
+        with pytest.raises(OutOfRange):
+            gd.random.key(seed)

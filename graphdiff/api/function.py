@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dims import Dim
 from ..errors import DTypeError, NodeTypeError, ShapeError, compose, located_error, show_name
 from ..graph.build import public
 from ..graph.locks import renewed
@@ -57,11 +58,12 @@ class Function:
         roots = [*self.outputs, *[n for _, n in self.updates]]
         order = toposort(roots, stop={id(x) for x in self.inputs})
         self._check_inputs(order)
+        self._check_sizes(order)
         self._state = [v._attrs[0] for v in {id(v): v for v in [*order, *[v for v, _ in self.updates]] if v.op.name == "variable"}.values()]
         self._gates = [Gate(x.name if x.name is not None else f"number {i}", x.shape, x.dtype) for i, x in enumerate(self.inputs)]
         self._cache: OrderedDict[Any, Loaded] = OrderedDict()
         self._lock = renewed(threading.Lock())
-        self._symbolic = any(x.shape and has_dims(x.shape) for x in (*self.inputs, *order))
+        self._symbolic = any((x.shape and has_dims(x.shape)) or x.op.name == "dim" for x in (*self.inputs, *order))
         self._static: Loaded | None = None if self._symbolic else self._load({})
 
     def _check_inputs(self, order: Sequence[Node]) -> None:
@@ -80,6 +82,19 @@ class Function:
             site = missing[0].site
             raise located_error(NodeTypeError(compose(f"function: input {names} is needed by the outputs but not listed",
                                                  at=None if site is None else (str(site), site.source))))
+
+    def _check_sizes(self, order: Sequence[Node]) -> None:
+        """A size by name that is asked for as a number has to be one of an input's."""
+        known: set[str] = set()
+        for x in self.inputs:
+            known.update(*(s.names() for s in x.shape if isinstance(s, Dim)))
+        for n in order:
+            missing = sorted(n._attrs[0].names() - known) if n.op.name == "dim" else []
+            if missing:
+                site = n.site
+                raise located_error(NodeTypeError(compose(
+                    f"function: the size {show_name(missing[0])!r} is needed by the outputs, but no input that is listed has it",
+                    at=None if site is None else (str(site), site.source))))
 
     # -- compiling -------------------------------------------------------------------------------------------------
 
@@ -493,6 +508,13 @@ def evaluate(outputs: Any, at: Mapping[Node, Any] | None = None) -> Any:
     at = {} if at is None else at
     if not isinstance(at, Mapping):
         raise NodeTypeError(f"values are given as a dict {{input: array}}, not as {type(at).__name__}")
-    return Function(list(at), outputs, None, 1, None)(*at.values())
+    try:
+        f = Function(list(at), outputs, None, 1, None)
+    except NodeTypeError as error:
+        if str(error).startswith("function: "):
+            raise NodeTypeError("evaluate: " + str(error).removeprefix("function: ")
+                                + "\nhint: gd.evaluate(node, {input: value, ...}) gives values of inputs") from None
+        raise
+    return f(*at.values())
 
 

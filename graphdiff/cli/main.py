@@ -44,6 +44,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
             return status
         if options.command == "bench":
+            for path in filter(None, (options.save, options.chart)):       # said before minutes of measuring, not after
+                if not os.path.isdir(os.path.dirname(path) or "."):
+                    raise FileNotFoundError(f"{path}: there is no such directory")
             if options.names == ["growth"]:
                 from ..bench.growth import run as growth
                 return growth(options.threads, options.seconds, options.save, options.chart)

@@ -14,7 +14,7 @@ from types import CodeType, FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..dtypes import read_only
-from ..errors import GraphdiffError, NodeTypeError, show_name
+from ..errors import GraphdiffError, NodeTypeError, NoValue, show_name
 from ..specs import format_spec
 from .opdef import OpDef
 
@@ -251,7 +251,7 @@ class Node(_Fields):
             return read_only(self._attrs[0])
         if self.op.name == "variable":
             return self._attrs[0].view()
-        raise NodeTypeError(self._misuse("has no value until a function runs", "gd.evaluate(node, {input: value}) or "
+        raise NoValue(self._misuse("has no value until a function runs", "gd.evaluate(node, {input: value}) or "
                                          "gd.function(inputs, node)"))
 
     def __repr__(self) -> str:
@@ -309,6 +309,9 @@ class Node(_Fields):
 
     def __setitem__(self, index: object, value: object) -> None:
         raise NodeTypeError(self._misuse("is immutable", "x = x.at[index].set(value)"))
+
+    def __delitem__(self, index: object) -> None:
+        raise NodeTypeError(self._misuse("is immutable", "gd.concatenate([x[:k], x[k + 1:]])"))
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "value" and self.op.name == "variable":

@@ -281,6 +281,7 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Node:
         return reshape_to(wide, (*x.shape[:axis], x.shape[axis] * r, *x.shape[axis + 1:]))
     from .indexing import take
     counts = np.asarray(repeats)
+    counts = counts.astype(np.int64) if counts.size == 0 else counts       # of an empty list: float64
     if counts.shape != (x.shape[axis],) or counts.dtype.kind not in "iu" or (counts < 0).any():
         raise ShapeError(f"repeats must be {x.shape[axis]} whole numbers >= 0")
     check_memory((builtins.sum(counts.tolist()),), INT64)

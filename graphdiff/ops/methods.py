@@ -221,11 +221,11 @@ def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     x = as_node(x)
     if not isinstance(n, int) or isinstance(n, bool) or n < 0:
         raise ShapeError(f"n must be a whole number of at least 0, not {n!r}")
+    if n == 0:
+        return x
     if x.ndim == 0:
         raise ShapeError("x needs at least one axis")
     axis = normalize_axis(axis, x.ndim)
-    if n == 0:
-        return x
     parts = [x]
     for first, end in ((True, prepend), (False, append)):
         if end is not None:

@@ -17,7 +17,7 @@ import numpy as np
 from ..diff.forward import push
 from ..diff.reverse import connected, sweep
 from ..dtypes import read_only
-from ..errors import FormatError, GradientError, NodeTypeError, ShapeError, show_name
+from ..errors import FormatError, GradientError, NodeTypeError, NoRow, ShapeError, show_name
 from ..graph.build import CONTEXT, as_node, make_constant, named_input, node_list, public, scalar
 from ..graph.node import Node, Origin, Site
 from ..graph.opdef import ZERO
@@ -137,12 +137,12 @@ class Trace:
         if isinstance(node, str):
             rows = [r for r in self.rows if r.name == node] or [r for r in self.rows if r.node.name == node]
             if len(rows) != 1:
-                raise KeyError(f"{'several rows are' if rows else 'no row is'} called {show_name(node)!r}")
+                raise NoRow(f"{'several rows are' if rows else 'no row is'} called {show_name(node)!r}")
             return rows[0]
         try:
             return self._by_node[id(node)]
         except KeyError:
-            raise KeyError(f"no row for {node!r}") from None
+            raise NoRow(f"no row for {node!r}") from None
 
     def value(self, node: Node) -> Any:
         """The value of any node of the primal graph, constants included."""
