@@ -15,6 +15,7 @@ from ..specs import as_shape, check_memory, nelements, normalize_axis
 from .families import cast, flag
 from .movement import expand_to, whole_diagonal
 
+
 def _filled(value: Any, dtype: Any) -> Node:
     if dtype is None:
         return as_node(value)

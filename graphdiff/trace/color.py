@@ -85,7 +85,7 @@ def node_numbers(order: Sequence[Node], color: Any) -> tuple[dict[int, float], s
             raise NodeTypeError(f"draw: the values of color are numbers: {show_name(str(error), 120)}") from None
     rows, unit, what = _rows(color)
     out: dict[int, float] = {}
-    by_serial: dict[int, float] = {}
+    by_serial: dict[float, float] = {}
     for r in rows:
         nodes = _nodes(r)
         for n in nodes:            # a fused group's time, in equal parts
