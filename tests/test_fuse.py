@@ -187,6 +187,38 @@ def test_products_with_zeros_in_the_middle_of_a_group(dtype):
             checked()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [1, 17, 63, 64, 65, 200, 513])
+def test_one_zero_among_ordinary_products(dtype, n):
+    """Registers are looked at together: wherever the one zero that meets infinity or NaN stands, it is found."""
+    zmul = gd.ops.binary.zmul
+    g, p, q = (gd.input(c, (n,), dtype) for c in "gpq")
+    one = gd.input("one", (), dtype)
+    rng = np.random.default_rng(n)
+    a, b, c = (rng.standard_normal(n).astype(dtype) for _ in range(3))
+
+    def z(x, y):
+        return np.where((x == 0) & np.isnan(x * y), 0, x * y).astype(dtype)
+
+    graphs = [zmul(g, p), zmul(zmul(g, p), q), zmul(g, p) - q, zmul(q, g * p), zmul(one, p), zmul(g, one), zmul(one, p) * one,
+              zmul(zmul(g, one), one)]
+    f = [gd.function([g, p, q, one], y) for y in graphs]
+    for place in sorted({0, n // 2, n - 1}):
+        for odd in (np.inf, -np.inf, np.nan):
+            for zero in (0.0, -0.0):
+                a[place], b[place], single = zero, odd, np.array(odd if place else zero, dtype)
+                with np.errstate(all="ignore"):
+                    want = [z(a, b), z(z(a, b), c), z(a, b) - c, z(c, a * b), z(single, b), z(a, single), z(single, b) * single,
+                            z(z(a, single), single)]
+                    for i, w in enumerate(want):
+                        got = f[i](a, b, c, single)
+                        np.testing.assert_array_equal(got, w)
+                        fine = ~np.isnan(w)
+                        assert got[fine].tobytes() == w[fine].tobytes(), (i, place, odd, zero)
+                        checked()
+        a[place], b[place] = 1.5, -2.0
+
+
 def test_reductions_wait_behind_a_group():
     """The loss is summed after the gradient was computed in the same pass, not before."""
     x = gd.input("x", (40, 1000), "float32")
