@@ -436,3 +436,37 @@ def test_inputs_may_be_called_anything():
     assert f(self=1.0) == 2 and f.bind(self=np.array(1.0))() == 2 and len(f.profile(self=1.0)) == 1
     assert gd.evaluate(batch * 2, {batch: [1.0, 2.0]}).tolist() == [2, 4]
     checked(3)
+
+
+# -- an array, a list or a type where an option is wanted: Python's or NumPy's own error names neither ---------------
+
+@pytest.mark.parametrize(("name", "call"), [
+    ("n", lambda x, y, odd: gd.eye(odd)), ("unconnected", lambda x, y, odd: gd.grad(y, x, unconnected=odd)),
+    ("mode", lambda x, y, odd: gd.jacobian(y, x, mode=odd)), ("ord", lambda x, y, odd: gd.norm(x, odd)),
+    ("order", lambda x, y, odd: gd.ravel(x, odd)), ("reps", lambda x, y, odd: gd.tile(3, odd)),
+    ("casting", lambda x, y, odd: gd.einsum("ij->i", x, casting=odd)), ("optimize", lambda x, y, odd: gd.einsum("ij->i", x, optimize=odd)),
+    ("k", lambda x, y, odd: gd.tril(x, odd)), ("shift", lambda x, y, odd: gd.roll(x, odd)), ("decimals", lambda x, y, odd: gd.round(x, odd)),
+], ids=lambda p: p if isinstance(p, str) else "")
+def test_arrays_in_the_place_of_options(name, call):
+    x = gd.input("x", (2, 3))
+    with pytest.raises(GraphdiffError, match=rf"(?s)\b{name} is of type ndarray.*{HERE}"):
+        call(x, gd.sum(x * x), np.zeros((2, 3)))
+
+
+def test_odd_values_elsewhere():
+    x = gd.input("x", (2, 3))
+    for call in (lambda: x.take([[1, 2], [3]]), lambda: gd.trace(np.zeros((2, 2)), int), lambda: gd.to_networkx(x, at=5),
+                 lambda: gd.nn.init.he(5, 5), lambda: gd.nn.Dense(np.array([3]), 3), lambda: gd.nn.Dense(2.5, 3)):
+        with pytest.raises(GraphdiffError):
+            call()
+        checked(1)
+
+
+def test_errors_of_the_callers_own_code_stay_as_they_are():
+    class Size:
+        def __index__(self):
+            raise ValueError("mine")
+
+    with pytest.raises(ValueError, match=r"^mine$") as caught:
+        gd.zeros((Size(), 2))
+    assert not isinstance(caught.value, GraphdiffError)

@@ -7,6 +7,7 @@ them, so that a derived node names the user's line of the node it belongs to.
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from ..dtypes import BOOL, DTYPES, FLOAT64, INT64, as_dtype, weak
-from ..errors import DTypeError, GraphdiffError, NodeTypeError, OutOfRange, compose, one_line
+from ..errors import BadValue, DTypeError, GraphdiffError, NodeTypeError, OutOfRange, compose, one_line
 from ..specs import as_shape, check_shape
 from .node import Node, capture, describe, new_node
 from .opdef import OpDef, register
@@ -83,6 +84,9 @@ def located(error: Any, what: str, inputs: tuple[Any, ...] = ()) -> Any:
     return new
 
 
+# Where the code of this package and of NumPy stands.
+_OURS = tuple(os.path.join(path, "") for path in (os.path.dirname(os.path.dirname(__file__)), os.path.dirname(np.__file__)))
+
 # What NumPy calls operands that are x, y, xs, n and m here, whatever the function: np.sum(a=...), np.stack(arrays=...).
 NUMPYS_NAMES = {"a": "x", "arr": "x", "ary": "x", "array": "x", "m": "x", "v": "x", "A": "x", "b": "y", "arrays": "xs", "tup": "xs",
                 "N": "n", "M": "m"}
@@ -105,11 +109,28 @@ def _better(error: Exception, function: Callable[..., Any], args: tuple[Any, ...
     if isinstance(error, OverflowError):        # of a number for NumPy or for a C integer
         return located(OutOfRange(str(error)), function.__name__, args)
     here = error.__traceback__
-    if here is None or here.tb_next is not None:
-        return error
+    if here is None or here.tb_next is not None or isinstance(error, ValueError):
+        return _of_arguments(error, function, args, options)
     renamed = _renamed(function, options)
     # The call itself did not fit: a wrong keyword, too many or too few arguments.
     return located(NodeTypeError(str(error).partition("() ")[2] or str(error)), function.__name__, args) if renamed is None else renamed
+
+
+def _of_arguments(error: Exception, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """A TypeError or ValueError that Python or NumPy raised over an argument, as one of ours that says which arguments are neither nodes
+    nor numbers nor text. What the caller's own code raised, a callback for instance, stays as it is."""
+    frame = error.__traceback__
+    while frame is not None:
+        if not frame.tb_frame.f_code.co_filename.startswith(_OURS):
+            return error
+        frame = frame.tb_next
+    code = getattr(function, "__code__", None)
+    names = () if code is None else code.co_varnames[:code.co_argcount]
+    given = [*zip([*names, *["an argument"] * len(args)], args, strict=False), *options.items()]
+    odd = [f"{name} is of type {type(value).__name__}" for name, value in given if not isinstance(value, (Node, int, float, str, type(None)))]
+    text = f"{error}: {', '.join(odd)}" if odd else str(error)
+    kind = BadValue if isinstance(error, ValueError) else NodeTypeError
+    return located(kind(text), function.__name__, args)
 
 
 def public(function: Callable[P, R]) -> Callable[P, R]:
@@ -118,7 +139,7 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
-        except (GraphdiffError, OverflowError, TypeError) as error:
+        except (GraphdiffError, OverflowError, TypeError, ValueError) as error:
             better = _better(error, function, args, kwargs)
             if better is error:
                 raise

@@ -1,7 +1,10 @@
 """Arguments of layers."""
 from __future__ import annotations
 
+import operator
 from typing import Any
+
+import numpy as np
 
 from ..dtypes import as_dtype
 from ..errors import DTypeError, NodeTypeError, ShapeError
@@ -9,11 +12,15 @@ from ..ops.families import flag as flag
 
 
 def size(value: Any, what: str, least: int = 1) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    try:
+        n = -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        n = -1
+    if n < 0 and (isinstance(value, bool) or not isinstance(value, (int, np.integer))):
         raise NodeTypeError(f"{what} is a whole number, not {value!r}")
-    if int(value) < least:
+    if n < least:
         raise ShapeError(f"{what} is at least {least}, not {value!r}")
-    return int(value)
+    return n
 
 
 def sizes(value: Any, n: int, what: str, least: int = 1) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from ..dtypes import as_dtype
 from ..errors import NodeTypeError, ShapeError
 from ..graph.node import Node
 from ..ops import random
+from ..specs import as_shape
 from .layer import unique_seed
 
 Initialiser = Callable[[Any, tuple[int, ...], Any], Any]
@@ -39,6 +40,7 @@ def split(key: Any, n: int) -> list[Node]:
 
 def fans(shape: tuple[int, ...]) -> tuple[int, int]:
     """(numbers into a unit, numbers out of it)."""
+    shape = as_shape(shape)  # type: ignore[assignment]
     if len(shape) < 2:
         raise ShapeError(f"init: {list(shape)} has no inputs and outputs; zeros or ones suit it")
     if len(shape) == 2:

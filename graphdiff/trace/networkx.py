@@ -1,8 +1,10 @@
 """gd.to_networkx: the graph as a networkx.DiGraph."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from ..errors import NodeTypeError
 from ..graph.build import node_list
 from ..graph.node import Node
 from ..graph.walk import toposort
@@ -22,6 +24,8 @@ def to_networkx(y: Any, *, at: Any = None) -> Any:
     outputs = node_list(y, "to_networkx: y")
     order = toposort(outputs)
     if at is not None:
+        if not isinstance(at, Mapping):
+            raise NodeTypeError(f"to_networkx: at is a dict {{input: array}}, not of type {type(at).__name__}")
         from .run import values
         table = values(order, at)
     g = networkx.DiGraph()
