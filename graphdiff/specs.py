@@ -47,7 +47,7 @@ def as_shape(x: object) -> Shape:
     return tuple([_as_size(size) for size in x])
 
 
-def _index(x: object) -> int | None:
+def index_or_none(x: object) -> int | None:
     """`x` as an int by __index__, or None. What a node says of itself there passes."""
     try:
         return operator.index(x)   # type: ignore[arg-type]
@@ -62,7 +62,7 @@ def _as_size(x: object) -> Size:
         return Dim.name(x)
     size = size_or_none(x)
     if size is None and not isinstance(x, (bool, float, np.generic)):
-        size = _index(x)
+        size = index_or_none(x)
     if size is None:
         raise NodeTypeError(f"a size is a whole number, a Dim or a name, not {show_name(type(x).__name__)}")
     lo, hi = bounds(size)
@@ -215,7 +215,7 @@ def format_spec(shape: Shape, dtype: np.dtype[Any]) -> str:
 
 def normalize_axis(axis: object, ndim: int, what: str = "") -> int:
     """`axis` counted from the front; AxisError outside [-ndim, ndim). `what`, if any, opens the message."""
-    number = None if isinstance(axis, (bool, np.bool_)) else _index(axis)
+    number = None if isinstance(axis, (bool, np.bool_)) else index_or_none(axis)
     if number is None:
         raise NodeTypeError(f"{_opening(what)}an axis is a whole number, not {show_name(type(axis).__name__)}")
     if not -ndim <= number < ndim:

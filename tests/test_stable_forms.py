@@ -197,3 +197,35 @@ def test_the_derivative_of_logsumexp_does_not_see_its_rounding(axis, dtype, size
     assert np.allclose(g, 1 / n, rtol=4 * np.finfo(dtype).eps) and np.allclose(j, 1, rtol=8 * np.finfo(dtype).eps)
     gone = gd.function([x], gd.grad(gd.sum(y), x))(np.full((2, 3, 4), -np.inf, dtype))
     assert not gone.any()
+
+
+def test_quotients_that_only_look_like_a_softmax():
+    """A square array divided by sums that stand along another axis, products over broadcast operands: the value as it is written."""
+    rng = np.random.default_rng(8)
+    v, w, t = rng.standard_normal((3, 3)), rng.standard_normal(3), rng.standard_normal((3, 3, 3))
+    x = gd.input("x", (3, 3))
+
+    def cases(m, x, softmax):
+        e = m.exp(x)
+        for axis in (0, 1, (0, 1)):
+            s = m.sum(e, axis=axis)
+            yield e * m.broadcast_to(2 / s, (3, 3))
+            yield w * e * m.broadcast_to(1 / s, (3, 3))
+            if axis != (0, 1):
+                for shape in ((3, 1), (1, 3)):
+                    yield e * m.broadcast_to(m.reshape(w / s, shape), (3, 3))
+                    yield m.transpose(m.broadcast_to(m.reshape(1 / s, shape), (3, 3))) * e
+                yield m.sum(t * e, axis=axis) * (1 / s)
+                yield m.sum(w * e, axis=axis) * (w / s)
+        yield softmax * (w / softmax)
+        yield w * softmax * (1 / softmax)
+        yield (1 / softmax) * (softmax * 1)
+        yield e * (w / (1 + e))
+        yield m.exp(w) * (x / (1 + m.exp(w)))
+
+    got = gd.function([x], list(cases(gd, x, gd.softmax(x))))(v)
+    want = list(cases(np, v, weights(v, 1)))
+    assert len(got) == len(want) == 23
+    for i, (a, b) in enumerate(zip(got, want, strict=True)):
+        assert a.shape == b.shape and np.allclose(a, b, rtol=1e-12), i
+        checked()

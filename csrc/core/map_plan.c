@@ -8,9 +8,9 @@
  * or elements for functions, whose own beginnings and ends take longer. Rows cut out of longer ones take half the time of
  * gathering them. One value for a row is soon written, so that rows of less than 128 bytes are done faster together. */
 enum { DIRECT_ROW_NBYTES = 32, DIRECT_STILL_NBYTES = 128, DIRECT_FUNCTION_ROW = 64 };
-/* Blocks without buffers may be longer: 32 KiB of float32. */
 /* Rows of an outer product: shorter ones are as fast together, longer ones are worth a call each. */
 enum { OUTER_LEAST_NBYTES = 32, OUTER_MOST_NBYTES = 2048 };
+/* Blocks without buffers may be longer: 32 KiB of float32. */
 enum { DIRECT_BLOCK = 8192, SINGLE_BLOCK = 32768 };
 /* GDI_SMALL's limit: 20 us of the dearest op at its estimated cost. */
 enum { SMALL_N = 2048, CALL_NS = 8, GRAIN_QUARTER_NS = 200000 };

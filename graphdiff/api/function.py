@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from ..dims import Dim
 from ..errors import DTypeError, NodeTypeError, ShapeError, compose, located_error, show_name
 from ..graph.build import public
 from ..graph.locks import renewed
@@ -46,7 +45,7 @@ class Function:
     """A compiled graph. Made by gd.function."""
 
     def __init__(self, inputs: Sequence[Node], outputs: Any, updates: Mapping[Node, Any] | None, threads: int | None,
-                 passes: Collection[str] | None) -> None:
+                 passes: Collection[str] | None, evaluates: bool = False) -> None:
         self.inputs = tuple(inputs)
         self.structure = outputs
         self.keys, nodes = _flatten(outputs)
@@ -57,8 +56,7 @@ class Function:
         self.times: dict[str, float] = {}
         roots = [*self.outputs, *[n for _, n in self.updates]]
         order = toposort(roots, stop={id(x) for x in self.inputs})
-        self._check_inputs(order)
-        self._check_sizes(order)
+        self._check_inputs(order, evaluates)
         self._state = [v._attrs[0] for v in {id(v): v for v in [*order, *[v for v, _ in self.updates]] if v.op.name == "variable"}.values()]
         self._gates = [Gate(x.name if x.name is not None else f"number {i}", x.shape, x.dtype) for i, x in enumerate(self.inputs)]
         self._cache: OrderedDict[Any, Loaded] = OrderedDict()
@@ -66,35 +64,25 @@ class Function:
         self._symbolic = any((x.shape and has_dims(x.shape)) or x.op.name == "dim" for x in (*self.inputs, *order))
         self._static: Loaded | None = None if self._symbolic else self._load({})
 
-    def _check_inputs(self, order: Sequence[Node]) -> None:
+    def _check_inputs(self, order: Sequence[Node], evaluates: bool) -> None:
+        caller = "evaluate" if evaluates else "function"
         seen: set[int] = set()
         for x in self.inputs:
             if not isinstance(x, Node):
-                raise NodeTypeError(f"function: an input must be a node, not {type(x).__name__}")
+                raise NodeTypeError(f"{caller}: an input must be a node, not {type(x).__name__}")
             if x.op.name in ("constant", "variable"):
-                raise NodeTypeError(f"function: {x!r} cannot be an input: it is a {x.op.name}")
+                raise NodeTypeError(f"{caller}: {x!r} cannot be an input: it is a {x.op.name}")
             if id(x) in seen:
-                raise ShapeError(f"function: input {x.label!r} is given twice")
+                raise ShapeError(f"{caller}: input {x.label!r} is given twice")
             seen.add(id(x))
         missing = [n for n in order if not n.inputs and n.op.name == "input" and id(n) not in seen]
         if missing:
             names = ", ".join(repr(show_name(n.name or "")) for n in missing[:5])
             site = missing[0].site
-            raise located_error(NodeTypeError(compose(f"function: input {names} is needed by the outputs but not listed",
-                                                 at=None if site is None else (str(site), site.source))))
-
-    def _check_sizes(self, order: Sequence[Node]) -> None:
-        """A size by name that is asked for as a number has to be one of an input's."""
-        known: set[str] = set()
-        for x in self.inputs:
-            known.update(*(s.names() for s in x.shape if isinstance(s, Dim)))
-        for n in order:
-            missing = sorted(n._attrs[0].names() - known) if n.op.name == "dim" else []
-            if missing:
-                site = n.site
-                raise located_error(NodeTypeError(compose(
-                    f"function: the size {show_name(missing[0])!r} is needed by the outputs, but no input that is listed has it",
-                    at=None if site is None else (str(site), site.source))))
+            lacks = "but has no value" if evaluates else "but not listed"
+            raise located_error(NodeTypeError(compose(
+                f"{caller}: input {names} is needed by the outputs {lacks}", at=None if site is None else (str(site), site.source),
+                hint="gd.evaluate(node, {input: value, ...}) gives values of inputs" if evaluates else None)))
 
     # -- compiling -------------------------------------------------------------------------------------------------
 
@@ -508,13 +496,6 @@ def evaluate(outputs: Any, at: Mapping[Node, Any] | None = None) -> Any:
     at = {} if at is None else at
     if not isinstance(at, Mapping):
         raise NodeTypeError(f"values are given as a dict {{input: array}}, not as {type(at).__name__}")
-    try:
-        f = Function(list(at), outputs, None, 1, None)
-    except NodeTypeError as error:
-        if str(error).startswith("function: "):
-            raise NodeTypeError("evaluate: " + str(error).removeprefix("function: ")
-                                + "\nhint: gd.evaluate(node, {input: value, ...}) gives values of inputs") from None
-        raise
-    return f(*at.values())
+    return Function(list(at), outputs, None, 1, None, evaluates=True)(*at.values())
 
 

@@ -1,22 +1,17 @@
 """Arguments of layers."""
 from __future__ import annotations
 
-import operator
 from typing import Any
-
-import numpy as np
 
 from ..dtypes import as_dtype
 from ..errors import DTypeError, NodeTypeError, ShapeError
 from ..ops.families import flag as flag
+from ..specs import index_or_none
 
 
 def size(value: Any, what: str, least: int = 1) -> int:
-    try:
-        n = -1 if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        n = -1
-    if n < 0 and (isinstance(value, bool) or not isinstance(value, (int, np.integer))):
+    n = index_or_none(value)
+    if n is None or isinstance(value, bool):
         raise NodeTypeError(f"{what} is a whole number, not {value!r}")
     if n < least:
         raise ShapeError(f"{what} is at least {least}, not {value!r}")

@@ -77,107 +77,108 @@ def _divide(node: Node) -> Node | None:
     return None
 
 
-def _factors(node: Node, depth: int = 4) -> list[tuple[Node, bool]]:
-    """What a tree of products and quotients is made of, in order; True: it divides."""
-    if depth and node.op.name in ("zmul", "multiply"):
-        return _factors(node.inputs[0], depth - 1) + _factors(node.inputs[1], depth - 1)
+Factors = list[tuple[Node, bool]]        # what a product is made of; True: it divides
+
+
+def _factors(node: Node, depth: int = 4) -> Factors:
+    """A tree of products and quotients of one shape, taken apart in order; a factor may be smaller, and is then repeated."""
+    parts: Factors = []
     bottom = _inverse_of(node)
     if bottom is not None:
         return [(bottom, True)]
-    if depth and _is(node, "divide"):
-        return [*_factors(node.inputs[0], depth - 1), (node.inputs[1], True)]
-    return [(node, False)]
+    if depth == 0 or node.op.name not in ("zmul", "multiply", "divide"):
+        return [(node, False)]
+    for k, x in enumerate(node.inputs):
+        if k == 1 and _is(node, "divide"):
+            parts.append((x, True))
+        else:
+            parts += _factors(x, depth - 1) if x.shape == node.shape else [(x, False)]
+    return parts
 
 
-def _times(factors: list[tuple[Node, bool]], like: Node) -> Node | None:
-    """The product of the factors; None for none of them."""
+def _times(factors: Factors, like: Node) -> Node:
+    """The product of the factors in the shape and dtype of `like`."""
     product: Node | None = None
     for f, divides in factors:
-        if divides:
-            f = _like(f, "reciprocal", (f,))
+        f = _like(f, "reciprocal", (f,)) if divides else f
         product = f if product is None else new_node(lookup("zmul"), (product, f), (), like.shape, like.dtype, like._site, like.origin,
-                                                     like.name, like.scope, like.serial)
-    return product
+                                                     None, like.scope, like.serial)
+    product = scalar(1.0, like.dtype) if product is None else product
+    return product if product.shape == like.shape else _like(like, "broadcast_to", (product,), (like.shape,))
+
+
+def _kept(s: Node) -> tuple[Any, ...]:
+    """The shape of a reduction's result with its axes, of size 1."""
+    return tuple(1 if i in s._attrs[0] else n for i, n in enumerate(s.inputs[0].shape))
 
 
 def _softmax_of(e: Node, s: Node) -> Node | None:
-    """softmax(x) where e = exp(x) and s = sum(e) along one axis, or all of several at once."""
+    """exp(x) / s, where e = exp(x) and s is its sum over axes."""
     if not (_is(e, "exp") and _is(s, "sum") and s.inputs[0] is e and e.dtype is s.dtype):
         return None
     (x,), axes = e.inputs, s._attrs[0]
     if len(axes) == 1:
         return _like(e, "softmax", (x,), (axes[0],))
-    whole = _like(s, "logsumexp", (x,), (axes, True))
-    whole = whole._replace((x,), shape=tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
+    whole = _like(s, "logsumexp", (x,), (axes, True))._replace((x,), shape=_kept(s))
     return _like(e, "exp", (_like(e, "subtract", (x, whole)),))
 
 
-def _unspread(node: Node) -> tuple[list[Node], Node]:
-    """The reshapes and repetitions that a node is made by, and what they are made of."""
-    chain = []
-    while node.op.name in ("broadcast_to", "reshape"):
-        chain.append(node)
-        (node,) = node.inputs
-    return chain, node
-
-
-def _shared_out(node: Node, factors: list[tuple[Node, bool]], i: int) -> Node | None:
-    """Reverse mode: exp(x), factor i, times what was divided by sum(exp(x)) before it was spread over the elements."""
-    e = factors[i][0]
-    for j, (f, divides) in enumerate(factors):
-        chain, inner = ([], f) if divides else _unspread(f)
-        if not chain:
-            continue
-        parts = _factors(inner)
-        for k, (s, under) in enumerate(parts):
-            weight = _softmax_of(e, s) if under else None
-            if weight is None:
-                continue
-            rest = _times(parts[:k] + parts[k + 1:], inner)
-            others = [f for n, f in enumerate(factors) if n not in (i, j)]
-            if rest is not None and not _one(rest):
-                for link in reversed(chain):
-                    rest = link._replace((rest,))
-                others.append((rest, False))
-            return _times([*others, (weight, False)], node)
+def _share(f: Node, d: Node) -> Factors | None:
+    """f / d, element by element: softmax by itself, exp(x) / (1 + exp(x)), and sum(t exp(x)) / sum(exp(x)) of forward mode."""
+    if _is(f, "softmax"):
+        return [] if d is f else None
+    if _is(f, "exp"):
+        return [(_like(f, "sigmoid", f.inputs), False)] if _one_plus_exp(d) is f.inputs[0] else None
+    if not (_is(d, "sum") and d._attrs == f._attrs and d.inputs[0].shape == f.inputs[0].shape):
+        return None
+    parts = _factors(f.inputs[0])
+    for k, (e, divides) in enumerate(parts):
+        weight = None if divides else _softmax_of(e, d)
+        if weight is not None:
+            return [(f._replace((_times([*parts[:k], *parts[k + 1:], (weight, False)], f.inputs[0]),)), False)]
     return None
+
+
+def _spread_share(e: Node, wide: Node) -> Factors | None:
+    """e = exp(x) times g / sum(exp(x)), which was repeated over the axes of the sum, as reverse mode does it: g, repeated, and softmax."""
+    if not (_is(e, "exp") and _is(wide, "broadcast_to") and wide.shape == e.shape):
+        return None
+    (narrow,) = wide.inputs
+    chain, inner = [wide], narrow
+    while _is(inner, "reshape"):
+        chain.append(inner)
+        (inner,) = inner.inputs
+    parts = _factors(inner)
+    for k, (s, under) in enumerate(parts):
+        weight = _softmax_of(e, s) if under and s.shape == inner.shape else None
+        # Only over the axes of the sum: a square array can also be divided by the sums of its rows along the columns.
+        if weight is None or (1,) * (len(e.shape) - len(narrow.shape)) + narrow.shape != _kept(s):
+            continue
+        rest = parts[:k] + parts[k + 1:]
+        if not rest:
+            return [(weight, False)]
+        g = _times(rest, inner)
+        for link in reversed(chain):
+            g = link._replace((g,))
+        return [(g, False), (weight, False)]
+    return None
+
+
+_QUOTIENTS = frozenset(("exp", "softmax", "divide", "reciprocal"))
 
 
 def _product(node: Node) -> Node | None:
-    """(1 / (1 + exp x)) exp x = sigmoid(x); s / s = 1 for s = softmax(x); exp(x) / sum(exp(x)) = softmax(x): of any factors of a product."""
+    """A factor and what it is divided by, anywhere in a product, as the share that they are (_share, _spread_share)."""
+    if node.inputs[0].op.name not in _QUOTIENTS and node.inputs[1].op.name not in _QUOTIENTS:
+        return None
     factors = _factors(node)
     for i, (f, divides) in enumerate(factors):
-        if divides:
+        if divides or f.op.name not in ("exp", "softmax", "sum"):
             continue
-        for j, (bottom, under) in enumerate(factors):
-            rest = [f for n, f in enumerate(factors) if n not in (i, j)]
-            if under and _is(f, "softmax") and bottom is f:
-                one = _like(node, "broadcast_to", (scalar(1.0, node.dtype),), (node.shape,))
-                return _times(rest, node) if rest else one
-            if under and _is(f, "exp") and _one_plus_exp(bottom) is f.inputs[0]:
-                return _times([*rest, (_like(f, "sigmoid", f.inputs), False)], node)
-            if under and _is(f, "sum"):
-                tangent = _tangent_share(f, bottom)
-                if tangent is not None:
-                    return _times([*rest, (tangent, False)], node)
-        if _is(f, "exp"):
-            better = _shared_out(node, factors, i)
-            if better is not None:
-                return better
-    return None
-
-
-def _tangent_share(top: Node, bottom: Node) -> Node | None:
-    """Forward mode: sum(t exp(x)) / sum(exp(x)) = sum(t softmax(x))."""
-    if not (_is(bottom, "sum") and bottom._attrs == top._attrs):
-        return None
-    parts = _factors(top.inputs[0])
-    for k, (e, divides) in enumerate(parts):
-        weight = None if divides else _softmax_of(e, bottom)
-        if weight is not None:
-            inner = _times([*parts[:k], *parts[k + 1:], (weight, False)], top.inputs[0])
-            assert inner is not None
-            return top._replace((inner,))
+        for j, (d, under) in enumerate(factors):
+            share = _share(f, d) if under else _spread_share(f, d)
+            if share is not None:
+                return _times([*(x for n, x in enumerate(factors) if n not in (i, j)), *share], node)
     return None
 
 
