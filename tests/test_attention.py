@@ -236,8 +236,29 @@ def test_records():
     checked()
 
 
+@pytest.mark.parametrize("dtype, rtol", [("float32", 2e-6), ("float64", 1e-14)])
+@pytest.mark.parametrize("shift", [0.0, 4096.0, -4096.0])
+def test_scores_of_thousands(dtype, rtol, shift):
+    """Their logarithm of a sum has three digits fewer behind the point; the weights made again have not."""
+    q, k, v = draw((5, 4), (300, 4), (300, 3), dtype)
+    q, k = np.round(q * 8) / 8, np.round(k * 8) / 8                     # the scores have no rounding, shifted or not
+    q[:, 0], k[:, 0] = 4, shift / 2
+    n = [gd.input(name, a.shape, a.dtype) for name, a in zip("qkv", (q, k, v), strict=True)]
+    weights = np.cos(np.arange(15.0)).reshape(5, 3).astype(dtype)
+    found = run(gd.grad(gd.sum(gd.attention(*n) * weights), n), dict(zip(n, (q, k, v), strict=True)))
+    q, k, v, g = (np.asarray(a, "longdouble") for a in (q, k, v, weights))
+    s = q @ k.T / 2
+    w = np.exp(s - s.max(-1, keepdims=True))
+    w /= w.sum(-1, keepdims=True)
+    t = w * (g @ v.T)
+    t = (t - w * t.sum(-1, keepdims=True)) / 2
+    for a, x, y in zip(found, (t, t.T, w.T), (k, q, g), strict=True):
+        np.testing.assert_allclose(a, (x @ y).astype(dtype), rtol=0, atol=float((np.abs(x) @ np.abs(y)).max()) * rtol)
+        checked(a.size)
+
+
 def test_what_is_kept_for_the_way_back_has_a_derivative_too():
-    """The logsumexp beside the result: nobody is given it, but the rule of the op holds for all it gives."""
+    """Maxima and inverse sums beside the result: nobody is given them, but the rule of the op holds for all it gives."""
     given = draw((3, 2), (4, 2), (4, 2))
     n = [gd.input(name, a.shape) for name, a in zip("qkv", given, strict=True)]
     y = gd.attention(*n, causal=True)

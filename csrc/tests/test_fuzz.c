@@ -168,9 +168,9 @@ static void draw_attention(draw *d)
     }
     if (d->n_in > least)
         d->dtype[d->n_in] = GD_BOOL;
-    size_operand(d, 0, 1, 0, 0, back ? batch * (m * dd + n * dd + n * e) : batch * m * (e + 1));
+    size_operand(d, 0, 1, 0, 0, back ? batch * (m * dd + n * dd + n * e) : batch * m * (e + 2));
     if (back)
-        size_operand(d, 5, 1, 0, 0, batch * m * (e + 1));
+        size_operand(d, 5, 1, 0, 0, batch * m * (e + 2));
 }
 
 static void draw_shapes(draw *d, int reduced)

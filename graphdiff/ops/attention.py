@@ -1,7 +1,7 @@
 """Attention, in blocks: an op with kernels of its own forward and backward, whose memory grows with the lengths, not their product.
 
-The op keeps the logsumexp of every query's scores beside the result (flat, see parts), from which the gradient op makes the
-weights again. Forward mode and the second derivative are those of the composed form.
+The op keeps the maximum of every query's scores and the inverse of the sum of their exponentials beside the result (flat, see
+parts), from which the gradient op makes the weights again. Forward mode and the second derivative are those of the composed form.
 """
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from ..graph.build import as_node, composed, make, make_constant
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import broadcast, check_memory, check_shape, format_shape, nelements, stretches
-from .binary import less_equal, logical_and, maximum, where, zmul
+from .binary import equal, less_equal, logical_and, maximum, where, zmul
 from .creation import ones
 from .families import cast, flag, floating, pair
 from .linalg import matmul
 from .movement import expand_to, matrix_transpose, reshape_to
 from .parts import cotangents, flat, flat_size, or_zeros, parts
 from .reduction import any as any_of
-from .reduction import logsumexp, sum_axes
+from .reduction import max as max_of
+from .reduction import sum_axes
 from .scan import cumsum, softmax
-from .unary import sqrt
+from .unary import exp, sqrt
 
 # -- the op and its gradient -----------------------------------------------------------------------------------------
 # attention(q [.., m, d], k [.., n, d], v [.., n, e], mask [.., m, n] or nothing), all with the same leading sizes
@@ -52,8 +53,8 @@ def _is_from_rows(x: Node) -> bool:
 
 
 def _shapes(q: Any, v: Any, inside: bool = False) -> Any:
-    """The result, as it lies there, and the logsumexp."""
-    return _stored((*q.shape[:-1], v.shape[-1]), inside), q.shape[:-1]
+    """The result, as it lies there, the maxima and the inverse sums."""
+    return _stored((*q.shape[:-1], v.shape[-1]), inside), q.shape[:-1], q.shape[:-1]
 
 
 def _infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
@@ -78,13 +79,13 @@ def _reference_scores(q: Any, k: Any, mask: Any, causal: bool) -> Any:
 def _reference(q: Any, k: Any, v: Any, mask: Any = None, *, causal: bool, inside: bool) -> Any:
     s = _reference_scores(q, k, mask, causal)
     with np.errstate(divide="ignore", invalid="ignore"):
-        top = np.max(np.real(s), axis=-1, keepdims=True, initial=-np.inf)
-        dead = top == -np.inf
+        dead = np.max(np.real(s), axis=-1, keepdims=True, initial=-np.inf) == -np.inf
+        top = np.take_along_axis(s, np.argmax(np.real(s), -1, keepdims=True), -1) if s.shape[-1] else np.zeros(dead.shape, s.dtype)
         w = np.exp(s - np.where(dead, 0, top))
         total = np.sum(w, axis=-1, keepdims=True)
         y = np.where(dead, 0, w @ v / np.where(dead, 1, total))
-        lse = np.where(dead, np.inf, top + np.log(np.where(dead, 1, total)))
-    return np.concatenate([_turned(y, inside).ravel(), lse.ravel()]).astype(np.result_type(q, k, v), copy=False)
+        kept = np.where(dead, np.inf, top), np.where(dead, 0, 1 / np.where(dead, 1, total))
+    return np.concatenate([_turned(y, inside).ravel(), *[x.ravel() for x in kept]]).astype(np.result_type(q, k, v), copy=False)
 
 
 def _grad_reference(q: Any, k: Any, v: Any, g: Any, y: Any, mask: Any = None, *, causal: bool, inside: bool) -> Any:
@@ -120,7 +121,10 @@ def _scores(q: Node, k: Node, mask: Node | None, causal: bool) -> Node:
 def _expand(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Node:
     q, k, v, *mask = inputs
     s = _scores(q, k, mask[0] if mask else None, attrs[0])
-    return flat([_turned(matmul(softmax(s, axis=-1), v), attrs[1]), logsumexp(s, -1)])
+    top = max_of(s, -1, keepdims=True, initial=-np.inf)
+    dead = equal(top, -np.inf)
+    total = sum_axes(exp(s - where(dead, 0.0, top)), (s.ndim - 1,), True)
+    return flat([_turned(matmul(softmax(s, axis=-1), v), attrs[1]), where(dead, np.inf, top), where(dead, 0.0, 1.0 / total)])
 
 
 def _grad_expand(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Node:
@@ -135,8 +139,8 @@ def _vjp(g: Node, node: Node, needs: Any) -> Any:
     q, k, v, *mask = node.inputs
     inside = node._attrs[1]
     shapes = _shapes(q, v, inside)
-    sent, kept = cotangents(g, shapes)
-    if kept is not None:
+    sent, *kept = cotangents(g, shapes)
+    if any(x is not None for x in kept):
         return NotImplemented
     g = _turned(or_zeros(sent, shapes[0], node.dtype), inside)
     grads = parts(make(ATTENTION_GRAD, (q, k, v, g, node, *mask), node._attrs), [_stored(x.shape, inside) for x in (q, k, v)])
