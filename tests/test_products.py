@@ -193,3 +193,22 @@ def test_many_dot_products_have_the_bits_of_each_alone(terms, dtype):
             assert got.tobytes() == np.array(each).tobytes(), shape
         gaps = called(lambda x, y: gd.matmul(x[..., ::2], y[..., ::2, :]), np.repeat(a, 2, -1), np.repeat(b, 2, -2))
         assert gaps.tobytes() == got.tobytes(), shape
+
+
+# Sizes on both sides of whole tiles, strips and registers; rows of the right operand few and many sets of a first cache apart.
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("rows", [5, 6, 7, 13, 31, 32, 33, 64, 100, 129])
+@pytest.mark.parametrize("terms, columns", [(33, 64), (64, 64), (40, 100), (70, 96), (100, 100), (65, 128), (64, 33), (130, 129), (128, 128), (257, 128),
+                                            (129, 256), (140, 257), (300, 65)])
+def test_products_of_middle_sizes_have_the_same_bits_wherever_rows_lie(rows, terms, columns, dtype):
+    a, b = drawn((rows, terms), dtype), drawn((terms, columns), dtype, 1)
+    got = called(gd.matmul, a, b)
+    want = a.astype("longdouble") @ b.astype("longdouble")
+    bound = np.abs(a.astype("longdouble")) @ np.abs(b.astype("longdouble")) * np.finfo(dtype).eps * terms
+    assert (np.abs(got - want) <= bound).all()
+    for width in (columns + 1, columns + 3, -(-columns // 128) * 128, -(-columns // 512) * 512):
+        wide = np.full((terms, width), np.nan, dtype)
+        wide[:, :columns] = b
+        assert called(gd.matmul, a, wide[:, :columns]).tobytes() == got.tobytes()
+    many = called(gd.matmul, np.stack([a, a[::-1], a]), np.stack([b, b, b[:, ::-1]]))
+    assert many[0].tobytes() == got.tobytes() and many[1, ::-1].tobytes() == got.tobytes() and many[2, :, ::-1].tobytes() == got.tobytes()
