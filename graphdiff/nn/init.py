@@ -13,9 +13,11 @@ import numpy as np
 from ..api.function import evaluate
 from ..dtypes import as_dtype
 from ..errors import NodeTypeError, ShapeError
+from ..graph.build import public
 from ..graph.node import Node
 from ..ops import random
-from ..specs import as_shape
+from ..ops.families import number
+from ..specs import as_shape, check_memory, format_shape
 from .layer import unique_seed
 
 Initialiser = Callable[[Any, tuple[int, ...], Any], Any]
@@ -38,9 +40,16 @@ def split(key: Any, n: int) -> list[Node]:
     return [keys[i] for i in range(n)]
 
 
+def _sizes(shape: Any) -> tuple[int, ...]:
+    sizes = as_shape(shape)
+    if not all(isinstance(n, int) for n in sizes):
+        raise ShapeError(f"init: an array has sizes that are known, not {format_shape(sizes)}")
+    return sizes  # type: ignore[return-value]
+
+
 def fans(shape: tuple[int, ...]) -> tuple[int, int]:
     """(numbers into a unit, numbers out of it)."""
-    shape = as_shape(shape)  # type: ignore[assignment]
+    shape = _sizes(shape)
     if len(shape) < 2:
         raise ShapeError(f"init: {list(shape)} has no inputs and outputs; zeros or ones suit it")
     if len(shape) == 2:
@@ -57,48 +66,64 @@ def _normal(key: Any, shape: tuple[int, ...], dtype: Any, deviation: float) -> A
     return (evaluate(random.normal(as_key(key), shape, "float64"), {}) * deviation).astype(as_dtype(dtype))
 
 
+def _filled(value: int, shape: tuple[int, ...], dtype: Any) -> Any:
+    sizes, kind = _sizes(shape), as_dtype(dtype)
+    check_memory(sizes, kind)
+    return np.full(sizes, value, kind)
+
+
+@public
 def zeros(key: Any, shape: tuple[int, ...], dtype: Any = "float32") -> Any:
-    return np.zeros(shape, as_dtype(dtype))
+    return _filled(0, shape, dtype)
 
 
+@public
 def ones(key: Any, shape: tuple[int, ...], dtype: Any = "float32") -> Any:
-    return np.ones(shape, as_dtype(dtype))
+    return _filled(1, shape, dtype)
 
 
+@public
 def normal(key: Any, shape: tuple[int, ...], dtype: Any = "float32", deviation: float = 1.0) -> Any:
     """Normal, mean 0."""
-    return _normal(key, shape, dtype, deviation)
+    return _normal(key, _sizes(shape), dtype, number(deviation, "deviation", 0))
 
 
+@public
 def uniform(key: Any, shape: tuple[int, ...], dtype: Any = "float32", limit: float = 1.0) -> Any:
     """Uniform in [-limit, limit)."""
-    return _uniform(key, shape, dtype, limit)
+    return _uniform(key, _sizes(shape), dtype, number(limit, "limit", 0))
 
 
+@public
 def glorot(key: Any, shape: tuple[int, ...], dtype: Any = "float32") -> Any:
     """Uniform with variance 2 / (in + out). Source: Glorot, Bengio 2010."""
     n_in, n_out = fans(shape)
     return _uniform(key, shape, dtype, math.sqrt(6.0 / max(1, n_in + n_out)))
 
 
+@public
 def glorot_normal(key: Any, shape: tuple[int, ...], dtype: Any = "float32") -> Any:
     """Normal with variance 2 / (in + out). Source: Glorot, Bengio 2010."""
     n_in, n_out = fans(shape)
     return _normal(key, shape, dtype, math.sqrt(2.0 / max(1, n_in + n_out)))
 
 
+@public
 def he(key: Any, shape: tuple[int, ...], dtype: Any = "float32") -> Any:
     """Normal with variance 2 / in, for relu. Source: He et al. 2015."""
     return _normal(key, shape, dtype, math.sqrt(2.0 / max(1, fans(shape)[0])))
 
 
+@public
 def he_uniform(key: Any, shape: tuple[int, ...], dtype: Any = "float32") -> Any:
     """Uniform with variance 2 / in. Source: He et al. 2015."""
     return _uniform(key, shape, dtype, math.sqrt(6.0 / max(1, fans(shape)[0])))
 
 
+@public
 def orthogonal(key: Any, shape: tuple[int, ...], dtype: Any = "float32") -> Any:
     """Rows or columns (whichever are fewer) orthonormal; a convolution as [out, in kernel]. Source: Saxe et al. 2014."""
+    shape = _sizes(shape)
     if len(shape) < 2:
         raise ShapeError(f"init: orthogonal needs a matrix, not {list(shape)}")
     rows, columns = shape[0], math.prod(shape[1:])

@@ -39,12 +39,28 @@ def _takes_training(forward: Any) -> bool:
     return "training" in code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
 
 
+def _locates(init: Any) -> Any:
+    """An __init__ whose errors of ours name the layer and the line that makes it."""
+    @functools.wraps(init)
+    def __init__(self: Any, *args: Any, **options: Any) -> None:
+        try:
+            init(self, *args, **options)
+        except GraphdiffError as error:
+            raise located(error, type(self).__name__.lower()) from None
+    return __init__
+
+
 class Layer:
     """Base of the layers. A subclass sets variables and other layers as attributes and defines `forward(x, training)`.
 
     Attributes that are variables are parameters, except those made with `self.state(...)`: they are saved, but an optimiser
     does not touch them. What lists, tuples and dicts hold counts too, nested ones as well. A layer used twice shares its variables.
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls):
+            cls.__init__ = _locates(cls.__init__)  # type: ignore[method-assign]
 
     def __init__(self, name: str | None = None) -> None:
         if name is not None and not isinstance(name, str):

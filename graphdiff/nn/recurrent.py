@@ -23,7 +23,7 @@ class _Recurrent(Layer):
     def __init__(self, n_in: int, n_hidden: int, activation: Any = None, bias: bool = True, init: Any = "glorot", key: Any = None,
                  dtype: Any = "float32", name: str | None = None, *, recurrent_init: Any = "orthogonal") -> None:
         super().__init__(name)
-        if activation not in self.activations:
+        if not (activation is None or isinstance(activation, str)) or activation not in self.activations:
             raise NodeTypeError(f"activation is {' or '.join(repr(a) for a in self.activations)}, not {activation!r}")
         self.activation = activation or "tanh"
         self.n_in, self.n_hidden = checks.size(n_in, "n_in"), checks.size(n_hidden, "n_hidden")

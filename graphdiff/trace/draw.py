@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import FormatError, NodeTypeError, ShapeError, show_name
-from ..graph.build import node_list
+from ..graph.build import node_list, public
 from ..graph.node import Node
 from ..graph.walk import toposort
 from ..ops.families import flag
@@ -127,6 +127,7 @@ def _ours(path: Path) -> bool:
 
 # -- what is drawn -----------------------------------------------------------------------------------------------------
 
+@public
 def draw(y: Any, *, wrt: Any = None, at: Any = None, style: str = "operations", fold: bool = True, expand: Any = (),
          max_nodes: int | None = 200, direction: str = "LR", color: Any = None) -> Drawing:
     """A picture of a node, of a list of nodes or of a compiled function.
@@ -144,9 +145,9 @@ def draw(y: Any, *, wrt: Any = None, at: Any = None, style: str = "operations", 
     color: "cost" (FLOPs), "value" or "adjoint" (largest absolute value, with at=), rows of f.cost() or f.profile(...), or a
     dict {node: number}.
     """
-    if style not in STYLES:
+    if not isinstance(style, str) or style not in STYLES:
         raise NodeTypeError(f"draw: style must be 'operations' or 'variables', not {style!r}")
-    if direction not in DIRECTIONS:
+    if not isinstance(direction, str) or direction not in DIRECTIONS:
         raise NodeTypeError(f"draw: direction must be one of {', '.join(DIRECTIONS)}, not {direction!r}")
     if max_nodes is not None and (isinstance(max_nodes, bool) or not isinstance(max_nodes, int) or max_nodes < 1):
         raise ShapeError(f"draw: max_nodes must be a positive int or None, not {max_nodes!r}")
@@ -276,9 +277,9 @@ def draw_trace(trace: Any, *, fold: bool = True, expand: Any = (), max_nodes: in
 
     style: "operations" or "variables" (ovals). color: "value" or "adjoint" (largest absolute value), or as in gd.draw.
     """
-    if style not in STYLES:
+    if not isinstance(style, str) or style not in STYLES:
         raise NodeTypeError(f"draw: style must be 'operations' or 'variables', not {style!r}")
-    if direction not in DIRECTIONS:
+    if not isinstance(direction, str) or direction not in DIRECTIONS:
         raise NodeTypeError(f"draw: direction must be one of {', '.join(DIRECTIONS)}, not {direction!r}")
     from .table import brief
     theirs = {id(r.node): r for r in trace.rows}
