@@ -154,6 +154,7 @@ for _reverse in (False, True):
 case("sort-descending", lambda x: gd.sort(x, descending=True), (7,))
 case("argsort", lambda x: gd.take_along_axis(x, gd.argsort(x, axis=0), axis=0) * gd.argsort(x).astype("float64"), (4, 3))
 case("top_k", lambda x: gd.top_k(x, 2), (3, 5))
+case("top_k-first-axis", lambda x: gd.top_k(x, 3, axis=0), (4, 2))
 
 # -- convolution and pooling, 1 to 3 axes ---------------------------------------------------------------------------------
 case("conv-1d", lambda x, w: gd.conv(x, w), (2, 2, 7), (3, 2, 3))

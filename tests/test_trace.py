@@ -583,7 +583,7 @@ def every_op() -> dict[str, gd.Node]:
              v[i], v.at[i].add(1.0), v.at[i].set(0.0), gd.diagonal(a), gd.diag(v), gd.concatenate([a, b]), gd.broadcast_to(v, (3, 4)),
              gd.stop_gradient(a), gd.take_along_axis(a, p, 1), gd.segment_max(v, gd.input("s", (4,), "int64"), 2), gd.segment_sum(v, gd.input("s",
              (4,), "int64"), 2), gd.grad(gd.sum(gd.sort(v)), v), gd.grad(gd.sum(a[:, 1:]), a), gd.grad(gd.sum(gd.diagonal(a)), a), a[i, i],
-             gd.where(q, a, b), a.astype("float32"), a ** 2.0, a ** 5.0, gd.random.split(k), gd.count_nonzero(a), gd.median(v),
+             gd.where(q, a, b), a.astype("float32"), a ** 2.0, a ** 5.0, gd.random.split(k), gd.count_nonzero(a), gd.median(v), gd.top_k(v, 2),
              make(REGISTRY["wide_sum"], (p.astype("int32"),), ((0,), False)),
              make(REGISTRY["exact_sum"], (p,), ((0,), False)), make(REGISTRY["recurrence"], (v, v), (0, False)),
              make(REGISTRY["random_bits"], (k,), ((3,), np.dtype("int64")))]
