@@ -117,6 +117,14 @@ static int reduce_is_turned(const reduce_plan *p)
         && r->shape[d] <= (int64_t)RED_TALL_BLOCKS * RED_BLOCK / 2 && r->shape[d] * r->shape[d - 1] >= RED_TURNED;
 }
 
+/* Segments of a turned line that are read at once: fewer would be pieces of columns, for which whole cache lines come from memory. */
+static int64_t reduce_tall_grain(const reduce_plan *p)
+{
+    enum { WIDTH = 64, MOST = 8 };
+    const int64_t width = GD_MIN(p->reduced.shape[p->reduced.ndim - 2], (int64_t)WIDTH);
+    return GD_MIN(width * lines_inner(&p->reduced) / RED_SEGMENT + 1, (int64_t)MOST);
+}
+
 /* Are columns so short that all their rows are read side by side? Not where rows fall into few sets of the caches (sums of 64 rows of
  * 1024 float32: 10.6 us instead of 5.5), nor where there is little to read at once. */
 static int reduce_is_thin(const reduce_plan *p, int64_t w, size_t nbytes)
