@@ -1,5 +1,5 @@
 """Whole sums of arrays that do not lie in the order of their elements: columns of memory are brought together a few cache lines at a
-time, alone (csrc/kernels/reduce_line_t.inc) or inside a group (map.c), and every other element is shuffled out of registers. The bits
+time, alone (csrc/kernels/reduce_line_t.inc, reduce_tall_t.inc) or inside a group (map.c), and every other element is shuffled out of registers. The bits
 are those of a contiguous copy, and the value is that of an exact sum."""
 from __future__ import annotations
 
