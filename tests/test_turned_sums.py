@@ -1,5 +1,5 @@
 """Whole sums of arrays that do not lie in the order of their elements: columns of memory are brought together a few cache lines at a
-time, alone (csrc/kernels/reduce_line_t.inc) or inside a group (map.c), and every other element is shuffled out of registers. The bits
+time, alone (csrc/kernels/reduce_line_t.inc, reduce_tall_t.inc) or inside a group (map.c), and every other element is shuffled out of registers. The bits
 are those of a contiguous copy, and the value is that of an exact sum."""
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import pytest
 import graphdiff as gd
 
 # Rows and columns in memory: whole tiles and not, columns shorter than a tile or than a block of 4096, as long, longer than a group's
-# buffer takes, few columns, several segments of 64 blocks that begin inside a column.
+# buffer takes, few columns, several segments of 64 blocks that begin inside a column; from 8192 rows on, rows of memory are added to lanes
+# of all columns (reduce_tall_t.inc), whose blocks end at rows of their own, or all at one row.
 SHAPES = ((16, 32), (17, 31), (15, 40), (300, 401), (33, 1000), (1000, 33), (520, 7), (2048, 17), (2049, 18), (4096, 9), (5000, 61), (33_000, 3),
-          (700, 800), (2, 600), (600, 2), (1, 700), (700, 1))
-LARGE = ((1100, 1000),)
+          (700, 800), (2, 600), (600, 2), (1, 700), (700, 1), (8192, 9), (8209, 70), (12_288, 4), (20_001, 5))
+LARGE = ((1100, 1000), (50_003, 40), (100_001, 8))
 TURNS: dict[str, Callable[[Any], Any]] = {
     "": lambda x: x.T, "inside": lambda x: x[1:, 1:].T, "backwards": lambda x: x[::-1].T, "columns backwards": lambda x: x[:, ::-1].T,
     "every other row": lambda x: x[::2].T, "every other column": lambda x: x[:, ::2].T,

@@ -20,7 +20,8 @@ enum {
     RED_GATHER = 8 * RED_BLOCK,      /* elements brought together at once where a line is not a row in memory: they stay in L2 */
     RED_NEAR_NBYTES = 20 << 10,      /* of a turned line: they and the lines of memory that they came from stay in L1 */
     RED_PAIR_NBYTES = 1 << 20,       /* of columns that are a pair of cache lines wide: they stay in L2 */
-    RED_TURNED_NBYTES = 2 << 20,     /* of columns that are a cache line wide: beyond, they are gathered one by one */
+    RED_TALL = 2 * RED_BLOCK,        /* elements of a column of memory, from which on turned lines are added row by row */
+    RED_TALL_BLOCKS = 200000,        /* of all columns that are read at once: their partial results lie behind 1 MiB of elements */
     RED_TURNED = 512                 /* elements that lie side by side and turned, from which on it pays to look for cache lines */
 };
 
@@ -113,7 +114,15 @@ static int reduce_is_turned(const reduce_plan *p)
     const gdi_lines *r = &p->reduced;
     const int d = r->ndim - 1;
     return !p->columns && d > 0 && r->stride[0][d - 1] == 1 && p->rs != 0 && r->shape[d] >= RED_LANES
-        && r->shape[d] <= RED_TURNED_NBYTES / 64 && r->shape[d] * r->shape[d - 1] >= RED_TURNED;
+        && r->shape[d] <= (int64_t)RED_TALL_BLOCKS * RED_BLOCK / 2 && r->shape[d] * r->shape[d - 1] >= RED_TURNED;
+}
+
+/* Segments of a turned line that are read at once: fewer would be pieces of columns, for which whole cache lines come from memory. */
+static int64_t reduce_tall_grain(const reduce_plan *p)
+{
+    enum { WIDTH = 64, MOST = 8 };
+    const int64_t width = GD_MIN(p->reduced.shape[p->reduced.ndim - 2], (int64_t)WIDTH);
+    return GD_MIN(width * lines_inner(&p->reduced) / RED_SEGMENT + 1, (int64_t)MOST);
 }
 
 /* Are columns so short that all their rows are read side by side? Not where rows fall into few sets of the caches (sums of 64 rows of
