@@ -125,6 +125,13 @@ def _ours(path: Path) -> bool:
         return f.read(18) == b"digraph graphdiff "
 
 
+def _check_look(style: Any, direction: Any) -> None:
+    if not isinstance(style, str) or style not in STYLES:
+        raise NodeTypeError(f"draw: style must be 'operations' or 'variables', not {style!r}")
+    if not isinstance(direction, str) or direction not in DIRECTIONS:
+        raise NodeTypeError(f"draw: direction must be one of {', '.join(DIRECTIONS)}, not {direction!r}")
+
+
 # -- what is drawn -----------------------------------------------------------------------------------------------------
 
 @public
@@ -145,10 +152,7 @@ def draw(y: Any, *, wrt: Any = None, at: Any = None, style: str = "operations", 
     color: "cost" (FLOPs), "value" or "adjoint" (largest absolute value, with at=), rows of f.cost() or f.profile(...), or a
     dict {node: number}.
     """
-    if not isinstance(style, str) or style not in STYLES:
-        raise NodeTypeError(f"draw: style must be 'operations' or 'variables', not {style!r}")
-    if not isinstance(direction, str) or direction not in DIRECTIONS:
-        raise NodeTypeError(f"draw: direction must be one of {', '.join(DIRECTIONS)}, not {direction!r}")
+    _check_look(style, direction)
     if max_nodes is not None and (isinstance(max_nodes, bool) or not isinstance(max_nodes, int) or max_nodes < 1):
         raise ShapeError(f"draw: max_nodes must be a positive int or None, not {max_nodes!r}")
     if not isinstance(expand, (str, list, tuple, set, frozenset)) or not all(isinstance(e, str) for e in expand):
@@ -277,10 +281,7 @@ def draw_trace(trace: Any, *, fold: bool = True, expand: Any = (), max_nodes: in
 
     style: "operations" or "variables" (ovals). color: "value" or "adjoint" (largest absolute value), or as in gd.draw.
     """
-    if not isinstance(style, str) or style not in STYLES:
-        raise NodeTypeError(f"draw: style must be 'operations' or 'variables', not {style!r}")
-    if not isinstance(direction, str) or direction not in DIRECTIONS:
-        raise NodeTypeError(f"draw: direction must be one of {', '.join(DIRECTIONS)}, not {direction!r}")
+    _check_look(style, direction)
     from .table import brief
     theirs = {id(r.node): r for r in trace.rows}
 
