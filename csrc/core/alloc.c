@@ -15,7 +15,7 @@ typedef struct gdi_header {
     int64_t map_nbytes;      /* 0: from calloc */
 } gdi_header;
 
-enum { HEADER_NBYTES = GDI_ALIGN, HUGE_PAGE = 2 << 20, HUGE_FROM = 4 * HUGE_PAGE };
+enum { HEADER_NBYTES = GDI_ALIGN, HUGE_PAGE = 2 << 20, HUGE_FROM = 2 * HUGE_PAGE };
 
 static _Atomic int64_t alloc_live;
 static _Atomic int64_t alloc_left = -1;
