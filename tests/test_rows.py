@@ -105,6 +105,29 @@ def test_norms_written_by_hand(how, affine, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_normalisations_have_their_own_loop(dtype):
+    """Those of the library and those of a user, and the gradients of a whole layer norm; rows of something else have none."""
+    from graphdiff.runtime.native import isa, lib
+    own = isa() == "avx512" or (isa() == "avx2" and dtype == "float32")
+
+    def found(inputs, outputs):
+        return lib.gd_program_norms(gd.function(inputs, outputs)._static.handle.c)
+
+    for build, shapes in [(gd.layer_norm, ((64, 512),)), (gd.rms_norm, ((64, 512),)), (gd.layer_norm, ((64, 512), (512,), (512,)))]:
+        inputs, outputs = with_gradients(build, *shapes, dtype=dtype)
+        assert found(inputs[:-1], outputs[0]) == own, shapes
+    assert found(inputs, outputs) == own and found(inputs, outputs[1:]) == own
+    for how in ("var", "divided", "multiplied", "mean square"):
+        for affine in ("", "scale", "shift", "both"):
+            x, scale, shift = gd.input("x", (64, 512), dtype), gd.input("s", (512,), dtype), gd.input("t", (512,), dtype)
+            inputs = [x, *([scale] if affine in ("scale", "both") else []), *([shift] if affine in ("shift", "both") else [])]
+            assert found(inputs, handmade(x, scale, shift, how=how, affine=affine)) == own, (how, affine)
+    x = gd.input("x", (64, 512), dtype)
+    assert found([x], gd.exp(x) / gd.sum(gd.exp(x), axis=1, keepdims=True) + gd.mean(x, axis=1, keepdims=True)) == 0
+    checked(22)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_normalised_rows_against_numpy_where_operands_are_spread(dtype):
     x, w, b = gd.input("x", (37, 150), dtype), gd.input("w", (150,), dtype), gd.input("b", (150,), dtype)
     f = gd.function([x, w, b], gd.layer_norm(x, w, b))

@@ -186,3 +186,11 @@ void gd_program_free(gd_program *p)
 }
 
 int64_t gd_program_nbytes(const gd_program *p) { return p->nbytes; }
+
+int64_t gd_program_norms(const gd_program *p)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < p->n_step; i++)
+        n += p->step[i].kind == GDI_ROWS && p->step[i].u.rows->norm;
+    return n;
+}

@@ -181,6 +181,29 @@ static void one_sort(int dtype, const dims *s, int down, int kind)
     free_array(&x), free_array(&at), free_array(&o);
 }
 
+/* The first `wanted` places of a sort that needs no more; another number of them is refused. */
+static void one_top(int dtype, int64_t n, int64_t wanted, int down)
+{
+    int ok = 1;
+    const int la = any_layout(), lo = out_layout();
+    array x = new_array(dtype, 2, (int64_t[]){3, n}, la), all = new_array(dtype, 2, (int64_t[]){3, n}, 0);
+    array o = new_array(dtype, 2, (int64_t[]){3, n}, lo);
+    fill(&x, -5, 5);
+    name_case(GD_OP_SORT, &x, la, lo);
+    CASE(call(GD_OP_SORT, &all, 1, (array *[]){&x}, 1, (int64_t[]){down}, NULL) == GD_OK);
+    CASE(call(GD_OP_SORT, &o, 1, (array *[]){&x}, 2, (int64_t[]){down, wanted}, NULL) == GD_OK);
+    for (int64_t l = 0; l < 3; l++)
+        for (int64_t i = l * n; ok && i < l * n + wanted; i++)
+            ok = memcmp(element(&o, o.block, i), element(&all, all.block, i), (size_t)gd_dtype_nbytes(dtype)) == 0;
+    CASE(ok);
+    CASE(call(GD_OP_SORT, &o, 1, (array *[]){&x}, 2, (int64_t[]){down, n + 1}, NULL) == GD_BAD_PROGRAM);
+    CASE(call(GD_OP_SORT, &o, 1, (array *[]){&x}, 2, (int64_t[]){down, -1}, NULL) == GD_BAD_PROGRAM);
+    CASE(call(GD_OP_SORT, &o, 1, (array *[]){&x}, 3, (int64_t[]){down, 1, 1}, NULL) == GD_BAD_PROGRAM);
+    array at = new_array(GD_INT64, 2, (int64_t[]){3, n}, 0);
+    CASE(call(GD_OP_ARGSORT, &at, 1, (array *[]){&x}, 2, (int64_t[]){down, 1}, NULL) == GD_BAD_PROGRAM);
+    free_array(&x), free_array(&all), free_array(&o), free_array(&at);
+}
+
 static void test_sorts(void)
 {
     static const dims shapes[] = {{1, {0}}, {1, {1}}, {2, {0, 3}}, {2, {3, 0}}, {2, {5, 2}}, {1, {23}}, {1, {24}}, {1, {25}}, {2, {3, 100}},
@@ -194,6 +217,9 @@ static void test_sorts(void)
     const int64_t limit = (GDI_LOCAL_NBYTES - (1 << 16)) / 32;
     one_sort(GD_FLOAT32, &(dims){1, {limit}}, 0, 1);
     one_sort(GD_FLOAT64, &(dims){2, {2, limit + 1}}, 1, 2);
+    for (int d = 0; d < 7; d++)
+        for (int k = 0; k < 8 && all_dtypes[d] != GD_FLOAT16 && all_dtypes[d] != GD_BOOL; k++)
+            one_top(all_dtypes[d], (const int64_t[]){7, 300, 3000, 9000}[k / 2], k % 3, k % 2);
 }
 
 /* ranked against sort: the same elements, a NaN anywhere is the result, and a zero is +0. */
