@@ -17,9 +17,10 @@ def scope(name: str) -> AbstractContextManager[None]:
 
 @contextmanager
 def _inside(name: str) -> Iterator[None]:
-    before = CONTEXT.scope
-    CONTEXT.scope = f"{before}/{name}" if before else name
+    before = CONTEXT.now
+    site, origin, scope = before
+    CONTEXT.now = (site, origin, f"{scope}/{name}" if scope else name)
     try:
         yield
     finally:
-        CONTEXT.scope = before
+        CONTEXT.now = before

@@ -57,18 +57,18 @@ def jvp(y: Any, x: Any, tangent: Any) -> Any:
 
 
 def _pushed(ys: Sequence[Node], xs: Sequence[Node], tangents: dict[int, Any]) -> None:
-    before = CONTEXT.site, CONTEXT.origin
+    before = CONTEXT.now
     try:
         push(ys, xs, tangents)
     finally:
-        CONTEXT.site, CONTEXT.origin = before
+        CONTEXT.now = before
 
 
 def push(ys: Sequence[Node], xs: Sequence[Node], tangents: dict[int, Any]) -> None:
     """Fill `tangents` (id -> node, ZERO, or absent) for every node between xs and ys."""
     # What lies behind the xs is not looked at: their tangents are given. (In a row of checkpoints every one would walk all before it.)
     order = toposort(ys, stop={id(x) for x in xs})
-    reach = connected(order, xs)
+    reach, scope = connected(order, xs), CONTEXT.now[2]
     for node in order:
         key = id(node)
         if key not in reach or key in tangents:
@@ -79,7 +79,7 @@ def push(ys: Sequence[Node], xs: Sequence[Node], tangents: dict[int, Any]) -> No
         if op.zero or all(t is None for t in ts):
             tangents[key] = ZERO
             continue
-        CONTEXT.site, CONTEXT.origin = node._site, Origin(node, None, "tangent")
+        CONTEXT.now = (node._site, Origin(node, None, "tangent"), scope)
         t = _tangent(node, ts)
         if t is not ZERO and t is not None:
             t = cast(t if t.shape == node.shape else expand_to(t, node.shape), node.dtype)

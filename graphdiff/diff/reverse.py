@@ -62,11 +62,11 @@ def grad(y: Any, wrt: Any, *, cotangent: Any = None, unconnected: str = "raise")
 
 
 def _adjoints(y: Node, targets: list[Node], cotangent: Any) -> dict[int, Any]:
-    before = CONTEXT.site, CONTEXT.origin
+    before = CONTEXT.now
     try:
         return sweep(y, targets, _seed(y, cotangent))
     finally:
-        CONTEXT.site, CONTEXT.origin = before
+        CONTEXT.now = before
 
 
 def _check_float(node: Node, what: str) -> None:
@@ -77,7 +77,7 @@ def _check_float(node: Node, what: str) -> None:
 
 def _seed(y: Node, cotangent: Any) -> Node:
     """The adjoint of y itself."""
-    CONTEXT.site, CONTEXT.origin = y._site, Origin(y, None, "adjoint")
+    CONTEXT.now = (y._site, Origin(y, None, "adjoint"), CONTEXT.now[2])
     if cotangent is None:
         if y.shape != ():
             raise GradientError(f"{y.label!r} has shape {format_shape(y.shape)}; the gradient of a scalar is defined"
@@ -113,7 +113,7 @@ def sweep(y: Node, targets: Sequence[Node], seed: Node, ledger: dict[int, list[A
     wanted = {id(t) for t in targets}
     pending: dict[int, Any] = {id(y): seed} if id(y) in reach else {}
     result: dict[int, Any] = {}
-    context = CONTEXT
+    context, scope = CONTEXT, CONTEXT.now[2]
     for node in reversed(order):
         key = id(node)
         g = pending.pop(key, None)
@@ -130,14 +130,14 @@ def sweep(y: Node, targets: Sequence[Node], seed: Node, ledger: dict[int, list[A
                 if id(x) in reach:
                     pending.setdefault(id(x), ZERO)
             continue
-        context.site = node._site
+        site = node._site
         partials = op.partials
         if partials is not None:
             for i, (x, partial) in enumerate(zip(inputs, partials, strict=True)):
                 k = id(x)
                 if k not in reach:
                     continue
-                context.origin = Origin(x, node, "adjoint")
+                context.now = (site, Origin(x, node, "adjoint"), scope)
                 if callable(partial):
                     partial = partial(*inputs, node)
                 if partial is ONE:
@@ -157,7 +157,7 @@ def sweep(y: Node, targets: Sequence[Node], seed: Node, ledger: dict[int, list[A
                     ledger.setdefault(k, []).append((node, i, t, total))
             continue
         needs = tuple([id(x) in reach for x in inputs])
-        context.origin = Origin(node, node, "adjoint")
+        context.now = (site, Origin(node, node, "adjoint"), scope)
         parts = contributions(g, node, needs)
         for i, (x, need, t) in enumerate(zip(inputs, needs, parts, strict=True)):
             if not need:
@@ -166,7 +166,7 @@ def sweep(y: Node, targets: Sequence[Node], seed: Node, ledger: dict[int, list[A
             if t is None or t is ZERO:
                 pending.setdefault(k, ZERO)
                 continue
-            context.origin = Origin(x, node, "adjoint")
+            context.now = (site, Origin(x, node, "adjoint"), scope)
             if t.shape != x.shape:
                 t = sum_to(t, x.shape)
             t = cast(t, x.dtype)
@@ -184,10 +184,10 @@ def contributions(g: Node, node: Node, needs: tuple[bool, ...]) -> Sequence[Any]
         parts: Any = op.vjp(g, node, needs)
         if parts is not NotImplemented:
             return parts
-    before = CONTEXT.site, CONTEXT.origin
+    before = CONTEXT.now
     own, y = expanded(node)
     adjoints = sweep(y, [x for x, need in zip(own, needs, strict=True) if need], g)
-    CONTEXT.site, CONTEXT.origin = before
+    CONTEXT.now = before
     return [adjoints.get(id(x)) for x in own]
 
 

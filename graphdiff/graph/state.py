@@ -9,9 +9,9 @@ import numpy as np
 
 from ..dtypes import as_dtype, read_only
 from ..errors import DTypeError, NodeTypeError, ShapeError
-from .build import CONTEXT, VARIABLE, check_name, checked_array, public, site_now
+from .build import VARIABLE, check_name, checked_array, leaf, public
 from .locks import renewed
-from .node import Node, new_node
+from .node import Node
 
 _number = itertools.count()
 
@@ -63,5 +63,4 @@ def variable(value: Any, name: str | None = None) -> Node:
         raise NodeTypeError("a variable starts from an array, not from a node\nhint: gd.evaluate(node, {...}) gives one")
     check_name(name)
     array = checked_array(value, "value")
-    return new_node(VARIABLE, (), (Storage(array),), array.shape, array.dtype, site_now(), CONTEXT.origin, name,
-                    CONTEXT.scope)
+    return leaf(VARIABLE, Storage(array), array.shape, array.dtype, name)

@@ -145,7 +145,9 @@ def pair(a: Any, b: Any) -> tuple[Node, Node]:
         if isinstance(b, Node):
             pass
         elif type(b) in NUMBER:
-            dtype = weak(b, a.dtype)
+            dtype = a.dtype
+            if type(b) is not float or dtype.kind != "f":       # else what `weak` says of a float beside floats
+                dtype = weak(b, dtype)
             return cast(a, dtype), scalar(b, dtype)
         else:
             b = as_node(b, a.dtype)

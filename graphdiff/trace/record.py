@@ -371,11 +371,11 @@ def _tangents(y: Node, given: Mapping[Any, Any], here: set[int], feeds: dict[Nod
         else:                           # an input of its own: named sizes are known only with the values
             t = found[id(x)] = named_input(f"tangent of {x.label}", x.shape, x.dtype)
             feeds[t] = value
-    before = CONTEXT.site, CONTEXT.origin
+    before = CONTEXT.now
     try:
         push([y], list(given), found)
     finally:
-        CONTEXT.site, CONTEXT.origin = before
+        CONTEXT.now = before
     return found
 
 
@@ -410,8 +410,8 @@ def _record(y: Node, order: list[Node], targets: Sequence[Node], feeds: dict[Nod
 
 
 def _seed(y: Node) -> Node:
-    before = CONTEXT.site, CONTEXT.origin
-    CONTEXT.site, CONTEXT.origin = y._site, Origin(y, None, "adjoint")
+    before = CONTEXT.now
+    CONTEXT.now = (y._site, Origin(y, None, "adjoint"), before[2])
     try:
         if y.shape == ():
             return scalar(1.0, y.dtype)
@@ -420,7 +420,7 @@ def _seed(y: Node) -> Node:
             return ones_like(y)
         return make_constant(np.ones(y.shape, y.dtype))
     finally:
-        CONTEXT.site, CONTEXT.origin = before
+        CONTEXT.now = before
 
 
 Entry = tuple[Node, int, Node, Node]          # consumer, operand, contribution, sum so far
@@ -431,11 +431,11 @@ def adjoints(y: Node, order: Sequence[Node], targets: Sequence[Node], seed: Node
     reach = connected(order, targets)
     between = [n for n in order if id(n) in reach and n.dtype.kind == "f"]
     ledger: dict[int, list[Entry]] = {}
-    before = CONTEXT.site, CONTEXT.origin
+    before = CONTEXT.now
     try:
         final = sweep(y, between, seed, ledger)
     finally:
-        CONTEXT.site, CONTEXT.origin = before
+        CONTEXT.now = before
     return final, ledger
 
 
