@@ -491,6 +491,10 @@ def test_gradient_errors_name_the_nodes():
         gd.grad(y, z)
     with pytest.raises(GradientError, match="stop_gradient cuts the path"):
         gd.grad(y, x)
+    for cut, name in ((gd.stop_gradient(gd.where(x > 0, x, -x)), "stop_gradient"), (gd.argmax(gd.where(x > 0, x, -x)) * 1.0, "argmax"),
+                      (gd.stop_gradient(x * gd.stop_gradient(x)), "stop_gradient")):        # a path that is cut twice
+        with pytest.raises(GradientError, match=f"{name} cuts the path"):
+            gd.grad(gd.sum(cut), x)
     assert not gd.evaluate(gd.grad(y, x, unconnected="zero")).any()
     with pytest.raises(GradientError, match="scalar"):
         gd.grad(x * 2.0, x)

@@ -157,6 +157,10 @@ def test_a_bound_call_says_what_to_pickle_and_copy():
     for attempt in (pickle.dumps, copy.copy, copy.deepcopy, lambda c: pickle.dumps([c])):
         with pytest.raises(TypeError, match=r"bound call cannot be pickled or copied.*call\.function"):
             attempt(call)
+    trace = gd.trace(gd.sum(x * 2), at={x: rows_of(3)})
+    for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="trace cannot be pickled or copied"):
+            attempt(trace)
     again = pickle.loads(pickle.dumps(call.function)).bind(rows_of(3))
     np.testing.assert_array_equal(again(), call())
     checked(5)

@@ -196,3 +196,38 @@ def test_empty_arrays_run_everywhere():
     for build in (lambda: gd.max(x), lambda: gd.argmin(x, axis=0), lambda: gd.min(x, axis=0)):
         refused(build)
     assert np.isnan(gd.evaluate(gd.mean(x), {x: np.zeros((0, 3))}))
+
+
+MAKERS = {"fused": lambda s: s * 2 + 1, "one": lambda s: gd.exp(s), "chosen": lambda s: gd.where(s > 0, s, -s * 2), "product": lambda s: gd.relu(s @ np.ones((4, 4))),
+          "softmax": lambda s: gd.softmax(s * 3), "sums": lambda s: (s * s + 1) / gd.sum(s), "sorted": lambda s: gd.sort(s * 2)}
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_what_is_read_in_an_empty_slice_only_is_not_made(make):
+    s, b = gd.input("s", (4,)), gd.input("b", ("n",))
+    v = np.array([0.5, -1.0, 2.0, 3.0])
+    t = MAKERS[make](s)
+    for build in (lambda: gd.concatenate([s, t[5:]]), lambda: gd.concatenate([*gd.split(t, [4])[1:], s]), lambda: gd.append(t[4:], s)):
+        y = build()
+        np.testing.assert_array_equal(gd.function([s], y)(v), v)
+        g, j = gd.function([s], [gd.grad(gd.sum(y * y), s), gd.jvp(y, s, gd.ones_like(s))])(v)
+        np.testing.assert_array_equal(g, 2 * v)
+        np.testing.assert_array_equal(j, np.ones(4))
+        checked(3)
+    if make not in ("product", "sums"):
+        named = gd.concatenate([b, MAKERS[make](b)[4:]])
+        np.testing.assert_array_equal(gd.function([b], named)(v), v)
+        assert gd.function([b], named)(np.ones(6)).shape == (8,)
+
+
+def test_named_sizes_as_indices_from_the_end():
+    x = gd.input("x", ("n",))
+    (n,), v = x.shape, np.arange(5.0)
+    for build, want in ((lambda: x[-n], 0.0), (lambda: x[-(n // 2)], 3.0), (lambda: x[n - 1], 4.0)):
+        assert gd.function([x], build())(v) == want
+        checked()
+    np.testing.assert_array_equal(gd.function([x], x.at[-n].set(7.0))(v), [7, 1, 2, 3, 4])
+    for build in (lambda: x.at[-(n // 2):].set(9.0), lambda: x.at[n - 10:].set(1.0)):
+        with pytest.raises(gd.errors.ShapeError, match=r"x\.at\[\.\.\.\]\.set: element -\d of axis 0 is asked for(.|\n)*test_sizes\.py:\d+"):
+            gd.function([x], build())(v)
+        checked()

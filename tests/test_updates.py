@@ -200,3 +200,33 @@ def test_a_variables_own_array_as_an_argument_is_what_it_was_before_the_call(n, 
             f.bind(a.value)
     g = gd.function([x], a + x)                     # nothing is written: the view is read where it lies
     np.testing.assert_array_equal(g.bind(a.value)(), a.value * 2)
+
+
+TURNS = {"flipped": lambda x: x[::-1], "turned": lambda x: x.T, "swapped": lambda x: gd.swapaxes(x, 0, 1), "rotated": gd.rot90,
+         "flat and flipped": lambda x: gd.reshape(gd.reshape(x, (9,))[::-1], (3, 3)), "as it is": lambda x: x,
+         "both": lambda x: x.T[::-1], "a part again": lambda x: gd.concatenate([x[1:], x[:1]])}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+@pytest.mark.parametrize("how", TURNS)
+def test_new_values_that_are_turned_or_flipped(how, dtype):
+    """The elementwise work before must not be written in the place of what turns it."""
+    turn = TURNS[how]
+    start = np.arange(9).reshape(3, 3).astype(dtype), np.arange(9, 18).reshape(3, 3).astype(dtype)
+
+    def build(a, b):
+        made = a * 2 + b
+        return [], [], [gd.sum(a)], {a: turn(a * 2), b: turn(turn(made + 1))}
+
+    (a, b), _ = both(build, 1, start)
+    got = gd.evaluate(turn(gd.constant(start[0] * 2)), {})
+    np.testing.assert_array_equal(a, got)
+    np.testing.assert_array_equal(b, gd.evaluate(turn(turn(gd.constant(start[0] * 2 + start[1] + 1))), {}))
+
+
+def test_an_update_by_what_is_read_in_an_empty_slice_only():
+    v, x = gd.variable(np.zeros(4)), gd.input("x", (4,))
+    c = gd.concatenate([(x * 2 + 1)[4:], x])
+    f = gd.function([x], c, updates={v: c})
+    np.testing.assert_array_equal(f(np.arange(4.0)), np.arange(4.0))
+    np.testing.assert_array_equal(v.value, np.arange(4.0))

@@ -227,7 +227,7 @@ def _why_unconnected(y: Node, target: Node) -> str:
         depends.add(id(node))
         if any(id(x) in live for x in hit):
             if node.op.cuts is not None or node.dtype.kind != "f":
-                cutter = cutter or node
+                cutter = node                   # the last one, behind which no path goes on
             else:
                 live.add(id(node))
     site = target.site

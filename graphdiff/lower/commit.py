@@ -25,7 +25,8 @@ def update_in_place(instrs: Sequence[Any], commit: int, groups: Mapping[int, Any
     variables about to change that it reads are those it writes itself, element by element. It may not read `inputs`: an
     array the caller gives may be a view of a variable's own memory.
     """
-    copies = {ins[0].buffer: outs[0] for op, outs, ins, _, _ in instrs[commit:] if op == "copy" and ins[0].buffer >= 0}
+    copies = {ins[0].buffer: outs[0] for op, outs, ins, _, _ in instrs[commit:]
+              if op == "copy" and ins[0].buffer >= 0 and ins[0].offset == 0 and ins[0].contiguous}      # not one that turns or flips it
     if not copies:
         return list(instrs), commit, dict(groups)
     written = {outs[0].buffer for _, outs, _, _, _ in instrs[commit:]}

@@ -6,7 +6,7 @@ Elementwise nodes become the kernel of the same name over broadcast views; other
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -146,6 +146,18 @@ def _lowered(ctx: Lowering, node: Node) -> View:
         raise located(error, node.op.name, node.inputs) from None
 
 
+def _needed(instrs: Sequence[Any], fixed: Mapping[int, int]) -> list[Any]:
+    """Without instructions of which nobody reads a result: what is read of it elsewhere is an empty slice."""
+    read = set(fixed)
+    kept = []
+    for instr in reversed(instrs):
+        if any(v.buffer < 0 or v.buffer in read for v in instr[1]):
+            kept.append(instr)
+            read.update([v.buffer for v in instr[2]])
+    kept.reverse()
+    return kept
+
+
 def lower(order: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node], updates: Sequence[tuple[Node, Node]],
           elementwise: Any, *, in_place: bool = True, fused: bool = False, times: dict[str, float] | None = None) -> Program:
     """The program of scheduled nodes: inputs and outputs in the caller's order, then variables as they appear.
@@ -209,7 +221,9 @@ def lower(order: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]
     for (variable, _), view in zip(updates, staged, strict=True):
         if view is not ctx.views.get(id(variable)):
             ctx.emit("copy", variables[id(variable)], [view])
-    instrs = ctx.instrs
+    before = len(ctx.instrs)
+    instrs = _needed(ctx.instrs, fixed)
+    commit -= before - len(instrs)             # none behind the mark: they write to variables
     groups: dict[int, tuple[Any, ...]] = {}
     if fused:
         start = time.perf_counter()

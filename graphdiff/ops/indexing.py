@@ -358,7 +358,7 @@ def _index_node(item: Any) -> Node:
 
 def _position(item: Any, n: Any, axis: int) -> Any:
     if isinstance(item, Dim):
-        return item
+        return n + item if item.hi is not None and item.hi <= 0 else item      # x[-n], as x[-5]
     try:
         i = item.__index__() if not isinstance(item, float) else None
     except (AttributeError, TypeError):

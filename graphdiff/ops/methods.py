@@ -5,6 +5,8 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+import numpy as np
+
 from ..dtypes import INT64, as_dtype
 from ..errors import DTypeError, GraphdiffError, NodeTypeError, ShapeError
 from ..graph.build import as_node, located, public
@@ -182,9 +184,9 @@ def _method(f: Callable[..., Any]) -> Callable[..., Any]:
 
 def _transpose_method(self: Node, *axes: Any) -> Node:
     """Axes reversed, or in the order given (as one tuple or several ints)."""
-    if not axes or axes == (None,):
+    if not axes or (len(axes) == 1 and axes[0] is None):
         return m.transpose(self)
-    return m.transpose(self, axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes)
+    return m.transpose(self, axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list, np.ndarray)) else axes)
 
 
 def _clip(self: Node, min: Any = None, max: Any = None, out: Any = None) -> Node:

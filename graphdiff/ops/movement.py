@@ -195,8 +195,8 @@ def sum_to(x: Node, shape: tuple[Any, ...]) -> Node:
 
 # -- slice and place -----------------------------------------------------------------------------------------------
 
-def _slice_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
-    for axis, (size, a, s, n) in enumerate(zip(inputs[0].shape, *attrs, strict=True)):
+def _check_inside(shape: Any, starts: Any, steps: Any, sizes: Any) -> None:
+    for axis, (size, a, s, n) in enumerate(zip(shape, starts, steps, sizes, strict=True)):
         # With named sizes this is first known when a function meets real arrays.
         if isinstance(size, int) and isinstance(a, int) and isinstance(n, int) and n:
             last = a + s * (n - 1)
@@ -204,6 +204,10 @@ def _slice_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
                 raise OutOfBounds(f"index {a if a >= 0 else a - size} is out of bounds for axis {axis} with size {size}")
             if not (0 <= a < size and 0 <= last < size):
                 raise ShapeError(f"element {a if not 0 <= a < size else last} of axis {axis} is asked for, which has size {size}")
+
+
+def _slice_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    _check_inside(inputs[0].shape, *attrs)
     return attrs[2], inputs[0].dtype
 
 
@@ -227,6 +231,7 @@ def _place_reference(x: Any, *, shape: Any, starts: Any, steps: Any, fill: float
 
 def _place_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
     check_shape(attrs[0], inputs[0].dtype)
+    _check_inside(attrs[0], attrs[1], attrs[2], inputs[0].shape)
     return attrs[0], inputs[0].dtype
 
 

@@ -129,6 +129,10 @@ class Trace:
         """The nodes of the primal graph, inputs first, down to the nodes whose values were given."""
         return toposort([self.y], stop=self.given)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise NodeTypeError("a trace cannot be pickled or copied: it finds its rows by the nodes themselves; keep a page or a table of it "
+                            "(t.save), or trace again")
+
     # -- values ----------------------------------------------------------------------------------------------------
 
     def __getitem__(self, node: Node | str) -> Row:
