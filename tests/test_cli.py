@@ -98,3 +98,17 @@ def test_bench_refuses_a_file_in_no_directory_before_it_measures(option, capsys)
     assert main(["bench", "matmul_8", option, "/no/such/directory/x.json"]) == 2
     printed = capsys.readouterr()
     assert "no such directory" in printed.err and not printed.out
+
+
+@pytest.mark.parametrize("options", [("--seconds", "nan"), ("--seconds", "-1"), ("--seconds", "0"), ("--chart", "rows.foo"), ("--chart", "rows")])
+def test_bench_refuses_options_before_it_measures(options, capsys):
+    assert main(["bench", "matmul_8", *options]) == 2
+    printed = capsys.readouterr()
+    assert options[0] in printed.err and not printed.out
+
+
+def test_bench_against_all_asks_every_peer_that_is_not_compiled(monkeypatch):
+    asked = []
+    monkeypatch.setattr("graphdiff.bench.run.run", lambda names, against, *rest, **options: asked.append(against) or 0)
+    assert main(["bench", "matmul_8", "--against", "all"]) == 0
+    assert asked == [["numpy", "autograd", "torch", "jax", "pytensor", "casadi", "numexpr"]]

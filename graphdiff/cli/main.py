@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -47,11 +48,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             for path in filter(None, (options.save, options.chart)):       # said before minutes of measuring, not after
                 if not os.path.isdir(os.path.dirname(path) or "."):
                     raise FileNotFoundError(f"{path}: there is no such directory")
+            if options.chart and os.path.splitext(options.chart)[1] not in (".svg", ".png", ".pdf"):
+                raise FormatError(f"--chart {options.chart}: .svg, .png or .pdf")
+            if not 0 < options.seconds < math.inf:
+                raise FormatError(f"--seconds {options.seconds}: a positive number")
             if options.names == ["growth"]:
                 from ..bench.growth import run as growth
                 return growth(options.threads, options.seconds, options.save, options.chart)
             from ..bench.run import run
-            against = ["numpy", "autograd", "torch", "jax", "pytensor", "casadi"] if options.against == "all" else options.against.split(",")
+            from ..bench.peers import MAKERS
+            everyone = ["numpy", *[name for name in MAKERS if name != "torch.compile"]]
+            against = everyone if options.against == "all" else options.against.split(",")
             return run(options.names, against, options.threads, options.save, options.seconds, warm=options.warm, chart=options.chart)
         return _info()
     except BrokenPipeError:                      # graphdiff trace ... | head: who reads has seen enough
