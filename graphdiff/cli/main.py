@@ -55,8 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             if options.names == ["growth"]:
                 from ..bench.growth import run as growth
                 return growth(options.threads, options.seconds, options.save, options.chart)
-            from ..bench.run import run
             from ..bench.peers import MAKERS
+            from ..bench.run import run
             everyone = ["numpy", *[name for name in MAKERS if name != "torch.compile"]]
             against = everyone if options.against == "all" else options.against.split(",")
             return run(options.names, against, options.threads, options.save, options.seconds, warm=options.warm, chart=options.chart)
