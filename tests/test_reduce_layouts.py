@@ -132,3 +132,24 @@ def test_softmax_of_columns_has_the_bits_of_rows(n: int, w: int, dtype: str) -> 
             want = e / np.where(e.sum(axis=0) == 0, 1, e.sum(axis=0))
         got = gd.function([columns], gd.softmax(columns, axis=0), threads=1)(x)
         np.testing.assert_allclose(got, want, rtol=4e-6 if dtype == "float32" else 1e-14, atol=np.finfo(dtype).tiny)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape, axis", [((4096,), None), ((1000,), None), ((100_003,), None), ((3, 5000), 1), ((5000, 3), 0), ((40, 50, 60), (0, 2))])
+def test_spread_of_numbers_that_hardly_differ(shape, axis, dtype):
+    """The mean's rounding is no part of the spread: none for equal numbers, and few digits are lost beside a large offset."""
+    x = gd.input("x", shape, dtype)
+    f = gd.function([x], [gd.var(x, axis=axis), gd.std(x, axis=axis)])
+    large = 1234567.0 if dtype == "float32" else 1234567.0 * 2**29
+    same = f(np.full(shape, large, dtype))
+    assert not same[0].any() and not same[1].any()
+    values = (np.random.default_rng(1).standard_normal(shape) * (1 if dtype == "float32" else 2**29) + large).astype(dtype)
+    exact = values.astype("longdouble")
+    np.testing.assert_allclose(f(values)[0], exact.var(axis=axis), rtol=4e-3)
+    np.testing.assert_allclose(f(values)[1], exact.std(axis=axis), rtol=2e-3)
+    g, h = gd.grad(gd.sum(gd.var(x, axis=axis)), x), gd.jvp(gd.var(x, axis=axis), x, gd.ones_like(x))
+    first, along = gd.function([x], [g, h])(values - np.asarray(large, dtype))
+    small = values - np.asarray(large, dtype)
+    want = 2 * (small - small.mean(axis=axis, keepdims=True)) * (exact.var(axis=axis).size / exact.size)
+    scale = np.abs(want).max()
+    assert np.all(np.abs(first - want) <= 1e-5 * scale) and np.all(np.abs(along) <= 1e-4 * np.abs(small).max())

@@ -121,7 +121,8 @@ def test_normalisations_have_their_own_loop(dtype):
         for affine in ("", "scale", "shift", "both"):
             x, scale, shift = gd.input("x", (64, 512), dtype), gd.input("s", (512,), dtype), gd.input("t", (512,), dtype)
             inputs = [x, *([scale] if affine in ("scale", "both") else []), *([shift] if affine in ("shift", "both") else [])]
-            assert found(inputs, handmade(x, scale, shift, how=how, affine=affine)) == own, (how, affine)
+            # A variance corrects its mean, and a hand that divides by it does not: those are rows like any other.
+            assert found(inputs, handmade(x, scale, shift, how=how, affine=affine)) == (own and how != "var"), (how, affine)
     x = gd.input("x", (64, 512), dtype)
     assert found([x], gd.exp(x) / gd.sum(gd.exp(x), axis=1, keepdims=True) + gd.mean(x, axis=1, keepdims=True)) == 0
     checked(22)

@@ -199,7 +199,8 @@ def test_empty_arrays_run_everywhere():
 
 
 MAKERS = {"fused": lambda s: s * 2 + 1, "one": lambda s: gd.exp(s), "chosen": lambda s: gd.where(s > 0, s, -s * 2),
-          "product": lambda s: gd.relu(s @ np.ones((4, 4))), "softmax": lambda s: gd.softmax(s * 3), "sums": lambda s: (s * s + 1) / gd.sum(s), "sorted": lambda s: gd.sort(s * 2)}
+          "product": lambda s: gd.relu(s @ np.ones((4, 4))), "softmax": lambda s: gd.softmax(s * 3),
+          "sums": lambda s: (s * s + 1) / gd.sum(s), "sorted": lambda s: gd.sort(s * 2)}
 
 
 @pytest.mark.parametrize("make", MAKERS)

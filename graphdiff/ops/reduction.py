@@ -20,6 +20,7 @@ from ..graph.opdef import OpDef, register
 from ..specs import format_shape, nelements, normalize_axes, normalize_axis
 from .creation import zeros, zeros_like
 from .families import cast, flag, floating, number
+from .gradient import stop_gradient
 from .movement import expand_to, permute, reshape_to
 from .selected import NONE, extended, first_of, mask_of, masked, no_out
 
@@ -428,10 +429,17 @@ def _ddof(ddof: Any, correction: Any) -> float:
     return number(correction, "correction")
 
 
+FEW = 64            # elements whose mean is as good as rounded once
+
+
 def _var(x: Node, axis: Any, ddof: float, keepdims: bool, where: Any) -> Node:
     from .unary import square
     axes, keep, mask = _axes(x, axis), _flag(keepdims), mask_of(where, x)
-    center = _sum_where(x, mask, axes, True) / _counted(x, mask, axes, True, x.dtype)
+    n = _counted(x, mask, axes, True, x.dtype)
+    center = _sum_where(x, mask, axes, True) / n
+    of = nelements(tuple([x.shape[a] for a in axes]))
+    if not isinstance(of, int) or of > FEW:             # what the mean's rounding left; the derivative is the same
+        center = center + stop_gradient(_sum_where(x - center, mask, axes, True) / n)
     total = _sum_where(square(x - center), mask, axes, keep)
     rest = _counted(x, mask, axes, keep, x.dtype) - ddof
     if ddof > 0:
