@@ -19,9 +19,10 @@ enum {
     RED_SEGMENT = 64 * RED_BLOCK,    /* of a row: about 100 us. A power of two blocks, so the tree does not see it */
     RED_GATHER = 8 * RED_BLOCK,      /* elements brought together at once where a line is not a row in memory: they stay in L2 */
     RED_NEAR_NBYTES = 20 << 10,      /* of a turned line: they and the lines of memory that they came from stay in L1 */
+    RED_NEAR_ARRAY = 2 << 20,        /* bytes of an array that L2 holds most of */
     RED_PAIR_NBYTES = 1 << 20,       /* of columns that are a pair of cache lines wide: they stay in L2 */
-    RED_TALL = RED_BLOCK / 2,         /* elements of a column of memory, from which on turned lines are added row by row */
-    RED_TALL_BLOCKS = 200000,        /* of all columns that are read at once: their partial results lie behind 1 MiB of elements */
+    RED_TALL = RED_BLOCK,             /* elements of a column of memory, from which on it is longer than a block: turned lines are added row by row */
+    RED_TALL_BLOCKS = 200000,        /* of all columns that are read at once: their partial results lie behind gathered elements */
     RED_TURNED = 512                 /* elements that lie side by side and turned, from which on it pays to look for cache lines */
 };
 
