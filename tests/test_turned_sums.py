@@ -14,12 +14,12 @@ import pytest
 import graphdiff as gd
 
 # Rows and columns in memory: whole tiles and not, columns shorter than a tile or than a block of 4096, few columns, several segments of 64
-# blocks that begin inside a column. From 4096 rows on, columns are added where they lie, in strips: blocks end at rows of their own, or all at
-# one row, or with a column; in a second pass some columns have nothing to add; registers are not full, or overlap.
+# blocks that begin inside a column. Of 4096 rows or 7168 and more, columns are added where they lie, in strips: blocks end at rows of their
+# own, or all at one row, or with a column; in a second pass some columns have nothing to add; registers are not full, or overlap.
 SHAPES = ((16, 32), (17, 31), (15, 40), (300, 401), (33, 1000), (1000, 33), (520, 7), (2048, 17), (2049, 18), (4095, 18), (4096, 9), (4097, 66), (5000, 61),
-          (33_000, 3), (700, 800), (2, 600), (600, 2), (1, 700), (700, 1), (8192, 9), (8209, 70), (12_288, 4), (20_001, 5))
+          (33_000, 3), (700, 800), (2, 600), (600, 2), (1, 700), (700, 1), (7167, 19), (7168, 19), (8192, 9), (8209, 70), (12_288, 4), (20_001, 5))
 # Beyond a cache; strips of a pair of lines, and of whole rows or as many columns as a strip has.
-LARGE = ((1100, 1000), (50_003, 40), (100_001, 8), (4100, 530), (12_304, 290))
+LARGE = ((1100, 1000), (50_003, 40), (100_001, 8), (8200, 530), (12_304, 290))
 TURNS: dict[str, Callable[[Any], Any]] = {
     "": lambda x: x.T, "inside": lambda x: x[1:, 1:].T, "backwards": lambda x: x[::-1].T, "columns backwards": lambda x: x[:, ::-1].T,
     "every other row": lambda x: x[::2].T, "every other column": lambda x: x[:, ::2].T,
@@ -97,7 +97,7 @@ def test_a_group_sums_turned_and_contiguous_operands(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ("float32", "float64"))
 def test_what_is_not_finite_comes_through(dtype: str) -> None:
-    for shape, where in (((300, 401), (0, 0)), ((300, 401), (-1, -1)), ((300, 401), (150, 200)), ((5000, 21), (4500, 11))):
+    for shape, where in (((300, 401), (0, 0)), ((300, 401), (-1, -1)), ((300, 401), (150, 200)), ((9000, 21), (4500, 11))):
         for value in (np.nan, np.inf, -np.inf):
             x = np.ones(shape, dtype)
             x[where] = value
@@ -108,7 +108,7 @@ def test_what_is_not_finite_comes_through(dtype: str) -> None:
 
 def test_what_a_column_is_read_over_again_for_stays_in_its_own_sum() -> None:
     """Rows that columns pass before a block begins in them are added to lanes that are thrown away: infinities there make no NaN of others."""
-    x = np.ones((6000, 40))
+    x = np.ones((9000, 40))
     x[:3000, 20] = np.inf
     x[3000:, 20] = -np.inf
     assert np.isnan(same(gd.sum, TURNS[""], x))
