@@ -1,6 +1,7 @@
 """Whole sums of arrays that do not lie in the order of their elements: columns of memory are brought together a few cache lines at a
-time, alone (csrc/kernels/reduce_line_t.inc, reduce_tall_t.inc) or inside a group (map.c), and every other element is shuffled out of registers. The bits
-are those of a contiguous copy, and the value is that of an exact sum."""
+time, alone (csrc/kernels/reduce_line_t.inc) or inside a group (map.c), those longer than a block of 4096 are added where they lie
+(reduce_tall_t.inc), and every other element is shuffled out of registers. The bits are those of a contiguous copy, and the value is that of
+an exact sum."""
 from __future__ import annotations
 
 import math
@@ -12,12 +13,13 @@ import pytest
 
 import graphdiff as gd
 
-# Rows and columns in memory: whole tiles and not, columns shorter than a tile or than a block of 4096, as long, longer than a group's
-# buffer takes, few columns, several segments of 64 blocks that begin inside a column; from 8192 rows on, rows of memory are added to lanes
-# of all columns (reduce_tall_t.inc), whose blocks end at rows of their own, or all at one row.
-SHAPES = ((16, 32), (17, 31), (15, 40), (300, 401), (33, 1000), (1000, 33), (520, 7), (2048, 17), (2049, 18), (4096, 9), (5000, 61), (33_000, 3),
-          (700, 800), (2, 600), (600, 2), (1, 700), (700, 1), (8192, 9), (8209, 70), (12_288, 4), (20_001, 5))
-LARGE = ((1100, 1000), (50_003, 40), (100_001, 8))
+# Rows and columns in memory: whole tiles and not, columns shorter than a tile or than a block of 4096, few columns, several segments of 64
+# blocks that begin inside a column. Of 4096 rows or 7168 and more, columns are added where they lie, in strips: blocks end at rows of their
+# own, or all at one row, or with a column; in a second pass some columns have nothing to add; registers are not full, or overlap.
+SHAPES = ((16, 32), (17, 31), (15, 40), (300, 401), (33, 1000), (1000, 33), (520, 7), (2048, 17), (2049, 18), (4095, 18), (4096, 9), (4097, 66), (5000, 61),
+          (33_000, 3), (700, 800), (2, 600), (600, 2), (1, 700), (700, 1), (7167, 19), (7168, 19), (8192, 9), (8209, 70), (12_288, 4), (20_001, 5))
+# Beyond a cache; strips of a pair of lines, and of whole rows or as many columns as a strip has.
+LARGE = ((1100, 1000), (50_003, 40), (100_001, 8), (8200, 530), (12_304, 290))
 TURNS: dict[str, Callable[[Any], Any]] = {
     "": lambda x: x.T, "inside": lambda x: x[1:, 1:].T, "backwards": lambda x: x[::-1].T, "columns backwards": lambda x: x[:, ::-1].T,
     "every other row": lambda x: x[::2].T, "every other column": lambda x: x[:, ::2].T,
@@ -65,8 +67,8 @@ def test_several_segments_of_a_turned_array(dtype: str, threads: int) -> None:
     for shape in LARGE:
         x = sample(shape, dtype)
         for view in (TURNS[""], TURNS["inside"]):
-            same(gd.sum, view, x, threads=threads)
-            same(gd.var, view, x, threads=threads)
+            for f in (gd.sum, gd.var, gd.norm):
+                same(f, view, x, threads=threads)
 
 
 @pytest.mark.parametrize("dtype", ("float32", "float64"))
@@ -84,7 +86,7 @@ def test_turned_axes_under_others(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ("float32", "float64"))
 def test_a_group_sums_turned_and_contiguous_operands(dtype: str) -> None:
     """Results that are arrays next to the sum, two turned operands, one that stands still, bools."""
-    for shape in ((300, 401), (17, 33), (2048, 19), (2049, 19), (15, 50)):
+    for shape in ((300, 401), (17, 33), (2048, 19), (2049, 19), (15, 50), (8200, 18)):
         x, y = sample(shape, dtype), sample(shape[::-1], dtype)
         same(lambda a, b: gd.sum(gd.tanh(a) * b), TURNS[""], x, y)
         same(lambda a, b: [gd.sum(gd.abs(a) + b), gd.abs(a) + b], TURNS[""], x, y)
@@ -95,19 +97,31 @@ def test_a_group_sums_turned_and_contiguous_operands(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ("float32", "float64"))
 def test_what_is_not_finite_comes_through(dtype: str) -> None:
-    for where in ((0, 0), (-1, -1), (150, 200)):
+    for shape, where in (((300, 401), (0, 0)), ((300, 401), (-1, -1)), ((300, 401), (150, 200)), ((9000, 21), (4500, 11))):
         for value in (np.nan, np.inf, -np.inf):
-            x = np.ones((300, 401), dtype)
+            x = np.ones(shape, dtype)
             x[where] = value
-            for f in (gd.sum, gd.prod, gd.var):
+            for f in (gd.sum, gd.prod, gd.var, gd.norm):
                 same(f, TURNS[""], x)
             assert np.array_equal(same(gd.sum, TURNS[""], x), np.asarray(value, dtype), equal_nan=True)
 
 
-def test_no_array_is_made_for_the_variance_of_a_turned_array() -> None:
-    n = gd.input("n", (300, 400), "float64")
-    assert "fused" in str(gd.function([n], gd.var(n.T), threads=1).program)
-    assert "arena 16 bytes" in str(gd.function([n], gd.var(n.T), threads=1).program)
+def test_what_a_column_is_read_over_again_for_stays_in_its_own_sum() -> None:
+    """Rows that columns pass before a block begins in them are added to lanes that are thrown away: infinities there make no NaN of others."""
+    x = np.ones((9000, 40))
+    x[:3000, 20] = np.inf
+    x[3000:, 20] = -np.inf
+    assert np.isnan(same(gd.sum, TURNS[""], x))
+    x[3000:, 20] = 1
+    assert same(gd.sum, TURNS[""], x) == np.inf
+
+
+@pytest.mark.parametrize(("f", "shape"), ((gd.var, (300, 400)), (gd.var, (9000, 30)), (gd.norm, (300, 400)), (gd.norm, (20_000, 30))))
+def test_no_array_is_made_for_the_variance_or_norm_of_a_turned_array(f: Callable[..., Any], shape: tuple[int, int]) -> None:
+    n = gd.input("n", shape, "float64")
+    text = str(gd.function([n], f(n.T), threads=1).program)
+    assert "fused" in text
+    assert "arena 16 bytes" in text
 
 
 @pytest.mark.parametrize("dtype", ("float32", "float64", "int32", "int64", "uint8"))

@@ -136,12 +136,14 @@ static int out_of_time(run *r, int64_t now)
     return now >= r->deadline;
 }
 
-/* A task from where it stopped. With a budget the range grows while it stays short of the budget: kernels share work
- * between items of a range. */
+/* A task from where it stopped. With a budget the range grows while it stays short of the budget: kernels share work between items of a
+ * range, which so begins with as many grains as a small part of the budget has room for. (Sums of 20000 x 200 turned float64 in ranges of
+ * 5, 10 and 1 segments: 3300 us, all at once 2200.) */
 static int run_task(run *r, const task *t)
 {
     gd_workspace *w = r->w;
-    int64_t window = t->grain * r->w->threads, before;
+    const int64_t some = r->budget / (64 * TICK_NS);
+    int64_t window = t->grain * (some > r->w->threads ? some : r->w->threads), before;
     if (!r->budget || t->items - w->item <= t->grain) {
         const double left = (double)(t->items - w->item) / (double)t->grain;
         r->credit -= r->budget ? (int64_t)(left * TICK_NS) : 0;

@@ -140,15 +140,17 @@ static void choose_ahead(gdi_plan *p, const gdi_layout *l, const int64_t *line, 
         p->ahead_lines = parts(direct * parts(p->block * p->operand[0].size, GDI_ALIGN), p->n_micro);
 }
 
-/* A group that is the sum of squares of floats, or of integers as float64, of contiguous rows. */
+/* A group that is the sum of squares of floats, or of integers as float64, of contiguous rows; or of squares of a turned operand. */
 static void use_whole(gdi_plan *p, const gdi_table *t, int dtype, const int64_t *line)
 {
-    const int is_real = dtype == GD_FLOAT32 || dtype == GD_FLOAT64;
+    const int is_real = dtype == GD_FLOAT32 || dtype == GD_FLOAT64, square = is_real && line[0] == GD_OP_SQUARE;
+    const gdi_plan_operand *o = p->operand + 1;
     const int64_t *sum = line + GDI_FUSED_LINE;
-    if (p->n_sink != 1 || p->n_micro != 2 || p->n_in != 1 || sum[0] != GD_OP_SUM || sum[3] != line[2] || line[3] != 1
-        || p->operand[1].feed != GDI_DIRECT || p->operand[1].cast)
+    if (p->n_sink != 1 || p->n_micro != 2 || p->n_in != 1 || sum[0] != GD_OP_SUM || sum[3] != line[2] || line[3] != 1 || o->cast)
         return;
-    if ((is_real && line[0] == GD_OP_SQUARE) || (!is_real && line[0] == GD_OP_CAST && line[1] == GD_FLOAT64))
+    if (o->feed == GDI_FLOW && square)
+        p->turned = t->turned[dtype == GD_FLOAT64];
+    if (o->feed == GDI_DIRECT && (square || (!is_real && line[0] == GD_OP_CAST && line[1] == GD_FLOAT64)))
         p->whole = t->whole[dtype];
 }
 
@@ -182,6 +184,8 @@ int gdi_fused_prepare(gd_program *program, const gd_program_spec *s, const gdi_t
     const int64_t cost = read_lines(p, t, &l, view, line, lines, &element_nbytes);
     gdi_plan_finish(program, p, &l, element_nbytes, cost, GDI_LONG_ROW, NULL, out);
     use_whole(p, t, view[1]->dtype, line);
+    if (p->turned && program->local_nbytes < GDI_LOCAL_NBYTES)
+        program->local_nbytes = GDI_LOCAL_NBYTES;
     choose_ahead(p, &l, line, lines);
     const int64_t scratch = sums > 0 && p->pieces > 1 ? sums * p->items * (int64_t)sizeof(double) : 0;
     if (program->scratch_nbytes < scratch)

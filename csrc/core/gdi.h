@@ -83,6 +83,9 @@ typedef struct gdi_fold {
 
 /* Sums of n contiguous elements of memory, GDI_FOLD_BLOCK at a time. */
 typedef void (*gdi_whole_fn)(const void *values, int64_t n, double *part);
+/* Sums of blocks lo .. hi-1 of n elements that lie turned: columns of memory of `rows` elements, each `down` elements after the one before, go
+ * one after the other. local: GDI_LOCAL_NBYTES. */
+typedef void (*gdi_turned_fn)(const void *values, int64_t rows, int64_t down, int64_t n, int64_t lo, int64_t hi, void *local, double *part);
 
 /* Cheap operations on rows of n floats, one after the other on a tile in registers: a chain of links. v is the value that
  * goes through it, a the link's operand: element e of row q is e elements (moves: -1) or none (0) after at + q row_step.
@@ -138,6 +141,7 @@ typedef struct gdi_table {
     gdi_move_fn move[9];                                 /* by bytes of an element: 1, 2, 4, 8 */
     gdi_scalar_fn scalar[2];                             /* float32, float64 */
     gdi_whole_fn whole[GD_DTYPE_COUNT];                  /* of integers as float64, of squares of floats */
+    gdi_turned_fn turned[2];                             /* of squares of float32, float64 */
     gdi_fold fold[2];                                    /* float32, float64 */
     gdi_chain_find chain[2];                             /* float32, float64 */
     gdi_map_fn loop[2][GDI_LOOPS];                       /* float32, float64 */

@@ -203,12 +203,13 @@ static void repeat(const gdi_plan *p, const gdi_plan_operand *o, char *place, ch
 }
 
 /* Elements at .. at+n-1 of an operand that is turned. More columns of memory are brought behind what is left when it does not reach:
- * to the end of a cache line, so that no line is read twice, and not many more than stay in L1 with the lines they come from. */
-enum { FLOW_NBYTES = 20 << 10, LINE_NBYTES = 64 };
+ * to the end of a cache line, so that no line is read twice, or, from beyond L2, of a pair of lines, which come together; and not many
+ * more than stay in L1 with the lines they come from. */
+enum { FLOW_NBYTES = 20 << 10, FLOW_NEAR = 2 << 20, LINE_NBYTES = 64 };
 static const char *flow(const gdi_plan *p, const gdi_plan_operand *o, feed *f, int64_t at, int64_t n)
 {
-    const int64_t size = o->size, rows = o->rows, lines = FLOW_NBYTES / (rows * LINE_NBYTES);
-    const int64_t width = (lines > 0 ? lines : 1) * LINE_NBYTES;
+    const int64_t size = o->size, rows = o->rows, line = LINE_NBYTES << (p->inner * size > FLOW_NEAR && rows <= GDI_FLOW_PAIRS);
+    const int64_t lines = FLOW_NBYTES / (rows * line), width = (lines > 0 ? lines : 1) * line;
     while (at < f->first || at + n > f->end) {
         if (at < f->first || at > f->end) {
             f->first = f->end = at / rows * rows;            /* the first block, which may begin inside a column */
@@ -218,7 +219,7 @@ static const char *flow(const gdi_plan *p, const gdi_plan_operand *o, feed *f, i
         }
         const int64_t column = f->end / rows;
         const char *from = f->data + column * size;
-        const int64_t inside = width - (int64_t)((uintptr_t)from % LINE_NBYTES), some = least(p->inner / rows - column, parts(inside, size));
+        const int64_t inside = width - (int64_t)((uintptr_t)from % (uintptr_t)line), some = least(p->inner / rows - column, parts(inside, size));
         o->move(f->raw + (f->end - f->first) * size, from, &(gdi_block){some, rows, rows, 1, 1, o->down / size});
         f->end += some * rows;
     }
@@ -450,21 +451,21 @@ static void run_sums(const gdi_plan *p, feed *f, block *b, values *v, int64_t it
 }
 
 /* The same for a plan that one loop does: all items of a row at once. */
-static void run_whole(const gdi_plan *p, const feed *f, int64_t lo, int64_t hi, char *scratch)
+static void run_whole(const gdi_plan *p, const feed *f, int64_t lo, int64_t hi, char *local, char *scratch)
 {
     const gdi_sink *s = p->sink;
+    const gdi_plan_operand *o = p->operand + 1;
     block b;
     for (int64_t i = lo, m; i < hi; i += m) {
         m = least(hi - i, p->pieces - i % p->pieces);
         locate(p, i, &b);
-        const char *x = address(p, p->operand + 1, f + 1, &b);
-        if (p->pieces > 1) {
-            p->whole(x, least(m * p->stretch, p->inner - b.at[p->ndim - 1]), (double *)(void *)scratch + i);
-            continue;
-        }
-        double sum;
-        p->whole(x, p->inner, &sum);
-        put_sum(address(p, p->operand + s->to, f + s->to, &b), p->operand[s->to].size, sum);
+        double one, *part = p->pieces > 1 ? (double *)(void *)scratch + i : &one;
+        if (p->turned)
+            p->turned(f[1].data, o->rows, o->down / o->size, p->inner, i, i + m, local, part);
+        else
+            p->whole(address(p, o, f + 1, &b), least(m * p->stretch, p->inner - b.at[p->ndim - 1]), part);
+        if (p->pieces == 1)
+            put_sum(address(p, p->operand + s->to, f + s->to, &b), p->operand[s->to].size, one);
     }
 }
 
@@ -492,15 +493,15 @@ void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, c
     for (int k = 0; k < n; k++) {
         const gdi_plan_operand *o = p->operand + k;
         f[k].data = base[o->place.base] + o->place.offset;
-        f[k].raw = o->buffer >= 0 ? local + o->buffer * GDI_MAP_BUFFER_NBYTES : NULL;
-        f[k].wide = o->buffer >= 0 ? f[k].raw + GDI_MAP_RAW_NBYTES : NULL;
+        f[k].raw = o->buffer >= 0 ? local + o->buffer * (p->raw_nbytes + GDI_MAP_WIDE_NBYTES) : NULL;
+        f[k].wide = o->buffer >= 0 ? f[k].raw + p->raw_nbytes : NULL;
         f[k].held = NULL;
         f[k].first = f[k].end = 0;
     }
     for (int k = 0; k < p->n_register; k++)
         v.at[n + k] = local + p->buffers_nbytes + k * p->register_nbytes;
-    if (p->whole) {
-        run_whole(p, f, lo, hi, scratch);
+    if (p->whole || p->turned) {
+        run_whole(p, f, lo, hi, local, scratch);
         return;
     }
     if (p->direct && p->height == 1 && p->ahead_lines == 0) {

@@ -293,14 +293,22 @@ static void choose_sums(gdi_plan *p, const gdi_layout *l)
     p->items = p->n / p->inner * p->pieces;
 }
 
+/* Of an operand that is turned, an item has parts of columns, for which whole cache lines are read: `COLUMNS` of them at once, where
+ * that is not too long for threads to share. */
 static void choose_grain(gdi_plan *p, int64_t cost)
 {
-    for (int k = 0; k < p->n_out + p->n_in; k++)
-        cost += p->operand[k].feed == GDI_GATHER || p->operand[k].feed == GDI_TURN || p->operand[k].feed == GDI_FLOW ? 4 : p->operand[k].cast ? 1 : 0;
+    enum { COLUMNS = 64, MOST = 512 };
+    int64_t lines = 1;
+    for (int k = 0; k < p->n_out + p->n_in; k++) {
+        const gdi_plan_operand *o = p->operand + k;
+        cost += o->feed == GDI_GATHER || o->feed == GDI_TURN || o->feed == GDI_FLOW ? 4 : o->cast ? 1 : 0;
+        if (o->feed == GDI_FLOW && lines < COLUMNS * o->rows / p->stretch)
+            lines = least(COLUMNS * o->rows / p->stretch, MOST);
+    }
     int64_t length = p->by_row && p->inner < p->stretch ? p->inner : p->stretch;
     p->grain = GRAIN_QUARTER_NS / (p->height * ((cost + p->n_sink) * length + 4 * CALL_NS * (p->n_micro + 1)));
-    if (p->grain < 1)
-        p->grain = 1;
+    if (p->grain < lines)
+        p->grain = lines;
 }
 
 static void keep_layout(gdi_plan *p, const gdi_layout *l, int64_t *to)
@@ -355,9 +363,14 @@ gdi_plan *gdi_plan_new(gd_program *program, gdi_layout *l, int64_t n, int n_out,
 static void place_buffers(gd_program *program, gdi_plan *p, int64_t element_nbytes)
 {
     int buffers = 0;
-    for (int k = 0; k < p->n_out + p->n_in; k++)
-        p->operand[k].buffer = (int8_t)(has_buffer(p->operand + k) ? buffers++ : -1);
-    p->buffers_nbytes = buffers * (int64_t)GDI_MAP_BUFFER_NBYTES;
+    p->raw_nbytes = GDI_MAP_RAW_NBYTES;
+    for (int k = 0; k < p->n_out + p->n_in; k++) {
+        gdi_plan_operand *o = p->operand + k;
+        o->buffer = (int8_t)(has_buffer(o) ? buffers++ : -1);
+        const int64_t flow = o->rows * (o->rows <= GDI_FLOW_PAIRS ? 2 : 1) * GDI_ALIGN + GDI_FOLD_BLOCK * o->size;
+        p->raw_nbytes = o->feed == GDI_FLOW && p->raw_nbytes < flow ? flow : p->raw_nbytes;
+    }
+    p->buffers_nbytes = buffers * (p->raw_nbytes + GDI_MAP_WIDE_NBYTES);
     p->register_nbytes = p->unit * element_nbytes + GDI_ALIGN;
     const int64_t nbytes = p->buffers_nbytes + p->n_register * p->register_nbytes;
     if (program->local_nbytes < nbytes)

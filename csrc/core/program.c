@@ -79,7 +79,8 @@ static int prepare_structural(gd_program *p, const gd_program_spec *s, const gdi
         l->phase[i] = (gdi_phase){items, grain > 1 ? grain : 1};
         p->parallel |= items > l->phase[i].grain;
     }
-    p->local_nbytes = GDI_LOCAL_NBYTES;
+    if (p->local_nbytes < GDI_LOCAL_NBYTES)
+        p->local_nbytes = GDI_LOCAL_NBYTES;
     return GD_OK;
 }
 

@@ -147,6 +147,7 @@ typedef struct gdi_sink {
 typedef struct gdi_plan {
     int32_t n_out, n_in, ndim;
     int32_t n_micro, n_register, n_sink;
+    int64_t raw_nbytes;      /* of a buffer's elements as they are */
     int64_t buffers_nbytes;  /* of private memory before the registers */
     int64_t register_nbytes; /* from one register to the next */
     int64_t unit;            /* elements that buffers and registers hold */
@@ -158,6 +159,7 @@ typedef struct gdi_plan {
     gdi_outer_fn outer;      /* does all rows of the only operation, between operand `column` and the other one; else NULL */
     int32_t column;
     gdi_whole_fn whole;      /* does all there is to do, one operation and its sum; else NULL */
+    gdi_turned_fn turned;    /* the same, of an input that is GDI_FLOW */
     gdi_plan_operand *operand;               /* out.., in.. */
     int32_t by_row;          /* blocks are pieces of rows */
     int32_t direct;          /* they are whole rows, which one loop reads and writes where they lie */
@@ -251,10 +253,10 @@ int64_t gdi_scalar_count(const gd_program_spec *s);
 int gdi_scalar_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out);
 void gdi_scalars_finish(gd_program *p);
 /* map.c: items [lo, hi) of a plan; local: its buffers (the elements as they are, and float16 as float32), its registers */
-/* A column of GDI_FLOW: such a number of elements. So many, of all columns of a cache line, and a block fill a buffer. */
-enum { GDI_FLOW_SHORTEST = 16, GDI_FLOW_LONGEST = 2048 };
+/* A column of GDI_FLOW: such a number of elements. All columns of a cache line, or, up to GDI_FLOW_PAIRS, of two, and what a sum takes at
+ * once fit in its buffer. */
+enum { GDI_FLOW_SHORTEST = 16, GDI_FLOW_PAIRS = 8192, GDI_FLOW_LONGEST = 32768 };
 enum { GDI_MAP_RAW_NBYTES = GDI_TILE_ROWS * GDI_TILE_STRIDE * 8, GDI_MAP_WIDE_NBYTES = GDI_BLOCK * 16 };
-enum { GDI_MAP_BUFFER_NBYTES = GDI_MAP_RAW_NBYTES + GDI_MAP_WIDE_NBYTES };
 void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, char *local, char *scratch);
 /* after all items: sums of rows that took several; scratch has the sums of the items */
 void gdi_map_join(const gdi_plan *p, char *const *base, char *scratch);

@@ -19,9 +19,9 @@ enum {
     RED_SEGMENT = 64 * RED_BLOCK,    /* of a row: about 100 us. A power of two blocks, so the tree does not see it */
     RED_GATHER = 8 * RED_BLOCK,      /* elements brought together at once where a line is not a row in memory: they stay in L2 */
     RED_NEAR_NBYTES = 20 << 10,      /* of a turned line: they and the lines of memory that they came from stay in L1 */
-    RED_PAIR_NBYTES = 1 << 20,       /* of columns that are a pair of cache lines wide: they stay in L2 */
-    RED_TALL = 2 * RED_BLOCK,        /* elements of a column of memory, from which on turned lines are added row by row */
-    RED_TALL_BLOCKS = 200000,        /* of all columns that are read at once: their partial results lie behind 1 MiB of elements */
+    RED_NEAR_ARRAY = 2 << 20,        /* bytes of an array that L2 holds most of */
+    RED_TALL = RED_BLOCK * 7 / 4,    /* elements of a column of memory, from which on turned lines are added where they lie (reduce_is_tall) */
+    RED_TALL_BLOCKS = 200000,        /* of all columns that are read at once: their partial results lie behind gathered elements */
     RED_TURNED = 512                 /* elements that lie side by side and turned, from which on it pays to look for cache lines */
 };
 
@@ -116,6 +116,10 @@ static int reduce_is_turned(const reduce_plan *p)
     return !p->columns && d > 0 && r->stride[0][d - 1] == 1 && p->rs != 0 && r->shape[d] >= RED_LANES
         && r->shape[d] <= (int64_t)RED_TALL_BLOCKS * RED_BLOCK / 2 && r->shape[d] * r->shape[d - 1] >= RED_TURNED;
 }
+
+/* Are columns of memory added where they lie? Their beginnings are read twice then, but where all begin with a block. (6200 x 400 float64: 1760 us,
+ * turned 1410; 10000 x 200: 950 instead of 1460; 4096 x 256: 390 instead of 760.) */
+static int reduce_is_tall(int64_t rows) { return rows >= RED_TALL || rows == RED_BLOCK; }
 
 /* Segments of a turned line that are read at once: fewer would be pieces of columns, for which whole cache lines come from memory. */
 static int64_t reduce_tall_grain(const reduce_plan *p)

@@ -33,7 +33,8 @@ LITTLE = 1 << 16
 # summed up by an instruction of its own, which does several at once. Of arrays larger than a cache, writing and reading
 # them once more weighs more.
 SHORT_ROW, SHORT_ROW_FAR, FAR = 4096, 512, 4 << 20
-COLUMN = (16, 2048)                  # elements of the columns of a turned operand that a sum may read (GDI_FLOW, program.h)
+COLUMN = (16, 12288)                 # elements of the columns of a turned operand that a sum reads in order (GDI_FLOW, program.h)
+SQUARES = 32768                      # the same where it is a sum of squares and nothing else, which adds them where they lie
 
 
 class _Group:
@@ -103,7 +104,7 @@ def _is_run(v: View, axes: int) -> bool:
     return True
 
 
-def _is_turned(v: View) -> bool:
+def _is_turned(v: View, longest: int) -> bool:
     """Two axes, of which the first has neighbours side by side: the C core brings it into order while a sum of all goes on."""
     axes: list[tuple[int, int]] = []
     for n, s in zip(v.shape, v.strides, strict=True):
@@ -111,12 +112,12 @@ def _is_turned(v: View) -> bool:
             axes[-1] = axes[-1][0] * n, s
         elif n != 1:
             axes.append((n, s))
-    return len(axes) == 2 and axes[0][1] == 1 and axes[1][1] != 0 and COLUMN[0] <= axes[1][0] <= COLUMN[1]
+    return len(axes) == 2 and axes[0][1] == 1 and axes[1][1] != 0 and COLUMN[0] <= axes[1][0] <= longest
 
 
-def _can_be_summed(v: View, axes: int, row: int) -> bool:
+def _can_be_summed(v: View, axes: int, row: int, longest: int = COLUMN[1]) -> bool:
     """May a group that sums up rows of so many elements, its last axes, read it?"""
-    return _is_run(v, axes) or (count(v.shape) == row and _is_turned(v))
+    return _is_run(v, axes) or (count(v.shape) == row and _is_turned(v, longest))
 
 
 def _side_by_side(members: Sequence[Any]) -> Sequence[Any]:
@@ -329,8 +330,10 @@ class _Fuser:
             return False
         if g.shape is None:
             g.shape = v.shape                    # flat so far: any shape will do
-        elif _tail(g.shape, row) < 0 or not all(_can_be_summed(w, _tail(g.shape, row), row) for w in g.inputs.values() if w.shape == g.shape):
-            return False
+        else:
+            axes, longest = _tail(g.shape, row), SQUARES if [m[0] for m in g.members] == ["square"] else COLUMN[1]
+            if axes < 0 or not all(_can_be_summed(w, axes, row, longest) for w in g.inputs.values() if w.shape == g.shape):
+                return False
         if len(g.inputs) + g.kept + 1 > OPERANDS:
             return False
         g.row = row
