@@ -517,6 +517,33 @@ def test_bits_do_not_depend_on_position_or_neighbours(dtype, libraries):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_groups_of_registers_of_every_length_with_one_far_argument(dtype, libraries):
+    rng = np.random.default_rng(24)
+    for n in range(1, 150):
+        x, y = np.abs(rng.uniform(-6, 6, n)).astype(dtype), rng.uniform(-6, 6, n).astype(dtype)
+        for far in ([], [-np.inf], [np.nan], [-300.0], [3000.0]):
+            for a, place in zip(far * 2, rng.integers(0, n, 2), strict=False):
+                x[place] = a
+            for lib in libraries:
+                for name, operands in (("exp", (x,)), ("exp", (y,)), ("exp2", (x,)), ("pow", (x, y)), ("pow", (np.abs(x), y))):
+                    assert lib(name, *operands).tobytes() == lib(name + "_block", *operands).tobytes(), (name, n, far, lib.isa)
+                    checked(1)
+
+
+def test_float32_powers_of_bases_beside_1(libraries):
+    """The logarithm cancels, and its error counts as often as the exponent is large."""
+    rng = np.random.default_rng(25)
+    x = (1 + rng.uniform(-1, 1, 400_000) * 2.0 ** rng.integers(-22, -3, 400_000)).astype(np.float32)
+    x = x[x != 1]
+    y = (rng.uniform(-125, 127, x.size) / np.log2(x.astype(np.float64))).astype(np.float32)
+    want = x.astype(np.float64) ** y
+    for lib in libraries:
+        error = np.abs(lib("pow_block", x, y) - want) / np.spacing(want.astype(np.float32)).astype(np.float64)
+        assert error.max() <= 2, (lib.isa, x[error.argmax()], y[error.argmax()])
+        checked(1)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", TWO)
 def test_two_functions_at_once_have_the_bits_they_have_alone(name, dtype, libraries):
     """Ordinary arguments, all kinds of them, and special ones among others; of every length; over the argument's own array."""

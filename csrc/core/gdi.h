@@ -112,7 +112,7 @@ typedef struct gdi_norm {
     const char *x, *g, *gamma, *beta;
     char *y, *dx, *sum_g, *sum_gx;
     const void *count, *eps;
-    char *held;                                          /* memory for two rows (without g) */
+    char *spare;                                         /* memory for a row (without g) */
     int64_t n, rows, step;
     int32_t moments;                                     /* 2: the mean is corrected once, 1: it is not, 0: there is none */
     int32_t divide;                                      /* by the root, not multiplied by its reciprocal */

@@ -340,7 +340,7 @@ static void run_norm(const state *s, int64_t first, int64_t step, int64_t end, c
     p->norm(&(gdi_norm){
         .x = norm_operand(s, GDI_NORM_X, first), .g = norm_operand(s, GDI_NORM_G, first), .y = norm_operand(s, GDI_NORM_Y, first),
         .dx = norm_operand(s, GDI_NORM_DX, first), .gamma = norm_operand(s, GDI_NORM_GAMMA, 0), .beta = norm_operand(s, GDI_NORM_BETA, 0),
-        .count = norm_operand(s, GDI_NORM_COUNT, 0), .eps = norm_operand(s, GDI_NORM_EPS, 0), .held = s->local + p->held,
+        .count = norm_operand(s, GDI_NORM_COUNT, 0), .eps = norm_operand(s, GDI_NORM_EPS, 0), .spare = s->local + p->spare,
         .sum_g = lanes ? lanes[k[GDI_NORM_SUM_G]] : NULL, .sum_gx = lanes ? lanes[k[GDI_NORM_SUM_GX]] : NULL, .n = p->n,
         .rows = (end - first + step - 1) / step, .step = step * p->n * p->operand[k[GDI_NORM_X]].size,
         .moments = p->found.moments, .divide = p->found.divide});

@@ -78,7 +78,7 @@ typedef struct gdi_rows {
     gdi_chain_fn *chain;     /* by number of a micro: its loop, if it is a chain; all are of one dtype */
     gdi_norm_fn norm;        /* all of a row at once (norm.h), instead of the sections; else NULL */
     gdi_norm_found found;
-    int64_t held;            /* private memory: its two rows */
+    int64_t spare;           /* private memory: a row of it */
     int32_t n_link;
     int32_t n_held, element_nbytes;          /* registers that hold a row; bytes of the largest element */
     int64_t registers, register_nbytes, kept, kept_nbytes, stats, fills, parts, lanes, links;    /* private memory */

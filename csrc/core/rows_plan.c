@@ -536,8 +536,8 @@ static int place_memory(gdi_rows *p, const writer *w, int64_t nbytes, gd_program
     p->kept_nbytes = aligned(p->n * p->batch * p->element_nbytes) + GDI_ALIGN;
     if (p->n_held * p->kept_nbytes > HELD_NBYTES)
         return GD_BAD_PROGRAM;
-    p->held = p->kept + p->n_held * p->kept_nbytes;
-    nbytes = p->held + (p->norm ? aligned(2 * p->n * p->element_nbytes) : 0);
+    p->spare = p->kept + p->n_held * p->kept_nbytes;
+    nbytes = p->spare + (p->norm ? aligned(p->n * p->element_nbytes) : 0);
     if (program->local_nbytes < nbytes)
         program->local_nbytes = nbytes;
     return GD_OK;

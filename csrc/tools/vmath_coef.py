@@ -208,10 +208,10 @@ def waves():
 
 
 def logs():
-    """-log(i / 16) for i = 11..21 at place i mod 16, in two parts, the first a multiple of 2^-bits; 2^(i/16)."""
+    """-log(i / 16) for i = 11..21 at place i mod 16, in two parts, the first a multiple of 2^-bits; 2^(i/16); what pow needs."""
     places = [i if i > 10 else 16 + i for i in range(16)]
     inside = [11 <= i <= 21 for i in places]
-    for name, log, bits, single in (("log", mp.log, 42, False), ("f_log2", lambda x: mp.log(x, 2), 15, True), ("f_log10", mp.log10, 16, True)):
+    for name, log, bits, single in (("log", mp.log, 42, False), ("f_log10", mp.log10, 16, True)):
         value = [-log(mpf(i) / 16) if ok else mpf(0) for i, ok in zip(places, inside, strict=True)]
         high = [mp.nint(mp.ldexp(v, bits)) * mpf(2) ** -bits for v in value]
         grid(name + "_table", [high, [a - b for a, b in zip(value, high, strict=True)]], single,
@@ -219,14 +219,34 @@ def logs():
     roots = [mpf(2) ** (mpf(i) / 16) for i in range(16)]
     high = [as_float(v, 53) for v in roots]
     grid("exp2_table", [high, [v - h for v, h in zip(roots, high, strict=True)]], False, "2^(i/16), in two parts")
+    near = [as_float(v) for v in roots]
+    grid("f_exp2_table", [near, [v / n - 1 for v, n in zip(roots, near, strict=True)]], True, "2^(i/16), in two parts: w and, of w (1 + e), e")
     top = mpf("0.0436")
-    fit("x_exp", series(lambda r: (mp.exp(r) - 1 - r) / r**2, mpf(1) / 2), "-0.02167", "0.02167", 44, "(exp(r) - 1 - r) / r^2")
+    fit("x_exp", series(lambda r: (mp.exp(r) - 1 - r) / r**2, mpf(1) / 2), "-0.02167", "0.02167", 43.8, "(exp(r) - 1 - r) / r^2")
     fit("x_log1p", series(lambda r: (mp.log1p(r) - r + r * r / 2) / r**3, mpf(1) / 3), -top, top, 54, "(log(1 + r) - r + r^2/2) / r^3")
     fit("f_x_exp2", series(lambda r: (mpf(2) ** r - 1) / r, mp.log(2)), "-0.5005", "0.5005", 27, "(2^r - 1) / r", True)
-    c = 1 / mp.log(2)
-    fit("f_log2p", series(lambda r: (mp.log1p(r) * c - c * r + c * r * r / 2) / r**3, c / 3), -top, top, 22,
-        "(log2(1 + r) - (r - r^2/2) / ln 2) / r^3", True)
+    sixteenth = series(lambda r: (mpf(2) ** r - 1) / r, mp.log(2))
+    fit("f_x_pow2", sixteenth, "-0.0313", "0.0313", 22, "(2^r - 1) / r", True)
+    pow_table()
     fit("f_x_log10", series(lambda f: mp.log1p(f) / mp.log(10) / f, 1 / mp.log(10)), -top, top, 26, "log10(1+f) / f", True)
+
+
+def pow_table():
+    """For j = round(31 (m - 1)), m in [1, 2): a fraction c near 1/m and -log2(c) in two parts. r = m c - 1 is exact in 24 bits if it is
+    below 1/32 and c a multiple of 1/64, or below 1/64 and 1/128; c is that with the smallest r, but 1 and 1/2 at the ends."""
+    rows, top = [], mpf(0)
+    for j in range(32):
+        low, high = 1 + max(j - mpf(0.5), mpf(0)) / 31, 1 + min(j + mpf(0.5), mpf(31)) / 31
+        reach = {k: max(abs(low * k / 128 - 1), abs(high * k / 128 - 1)) for k in ({0: [128], 31: [64]}.get(j) or range(64, 129))}
+        k = min((k for k in reach if reach[k] < mpf(1) / (64 if k % 2 else 32)), key=reach.__getitem__)
+        top = max(top, reach[k])
+        value = -mp.log(mpf(k) / 128, 2)
+        first = mp.nint(mp.ldexp(value, 15)) * mpf(2) ** -15
+        rows.append((mpf(k) / 128, first, value - first))
+    grid("f_pow", list(zip(*rows, strict=True)), True, "c near 1 / (1 + j/31) and -log2(c) in two parts, the first a multiple of 2^-15")
+    c = 1 / mp.log(2)
+    fit("f_log2p", series(lambda r: (mp.log1p(r) * c - c * r + c * r * r / 2) / r**3, c / 3), -top, top, 20.5,
+        "(log2(1 + r) - (r - r^2/2) / ln 2) / r^3", True)
 
 
 def halves():
