@@ -199,7 +199,7 @@ def test_many_dot_products_have_the_bits_of_each_alone(terms, dtype):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("rows", [5, 6, 7, 13, 31, 32, 33, 64, 100, 129])
 @pytest.mark.parametrize("terms, columns", [(33, 64), (64, 64), (40, 100), (70, 96), (100, 100), (65, 128), (64, 33), (130, 129), (128, 128), (257, 128),
-                                            (129, 256), (140, 257), (300, 65)])
+                                            (129, 256), (140, 257), (300, 65), (64, 20), (70, 60), (530, 115), (300, 50)])
 def test_products_of_middle_sizes_have_the_same_bits_wherever_rows_lie(rows, terms, columns, dtype):
     a, b = drawn((rows, terms), dtype), drawn((terms, columns), dtype, 1)
     got = called(gd.matmul, a, b)
