@@ -199,7 +199,7 @@ def test_many_dot_products_have_the_bits_of_each_alone(terms, dtype):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("rows", [5, 6, 7, 13, 31, 32, 33, 64, 100, 129])
 @pytest.mark.parametrize("terms, columns", [(33, 64), (64, 64), (40, 100), (70, 96), (100, 100), (65, 128), (64, 33), (130, 129), (128, 128), (257, 128),
-                                            (129, 256), (140, 257), (300, 65)])
+                                            (129, 256), (140, 257), (300, 65), (64, 20), (70, 60), (530, 115), (300, 50)])
 def test_products_of_middle_sizes_have_the_same_bits_wherever_rows_lie(rows, terms, columns, dtype):
     a, b = drawn((rows, terms), dtype), drawn((terms, columns), dtype, 1)
     got = called(gd.matmul, a, b)
@@ -212,3 +212,19 @@ def test_products_of_middle_sizes_have_the_same_bits_wherever_rows_lie(rows, ter
         assert called(gd.matmul, a, wide[:, :columns]).tobytes() == got.tobytes()
     many = called(gd.matmul, np.stack([a, a[::-1], a]), np.stack([b, b, b[:, ::-1]]))
     assert many[0].tobytes() == got.tobytes() and many[1, ::-1].tobytes() == got.tobytes() and many[2, :, ::-1].tobytes() == got.tobytes()
+
+
+# A matrix that no second cache holds, read in pieces by few rows: rows of a product of more, which is computed strip by strip.
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("terms, columns", [(1100, 513), (1057, 640), (70, 9001), (64, 17409)])
+def test_few_rows_by_a_large_matrix_have_the_bits_of_many(terms, columns, dtype):
+    a, b = drawn((80, terms), dtype), drawn((terms, columns), dtype, 1)
+    many = called(gd.matmul, a, b)
+    assert (np.abs(many - a.astype("float64") @ b) <= 40 * np.finfo(dtype).eps * (np.abs(a).astype("float64") @ np.abs(b))).all()
+    wide = np.full((terms, columns + 3), np.nan, dtype)
+    wide[:, :columns] = b
+    for rows in (2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16, 17, 23, 32, 33, 47, 64, 65):
+        few = np.ascontiguousarray(a[80 - rows:])
+        for got in (called(gd.matmul, few, b), called(gd.matmul, few, b, threads=2), called(gd.matmul, few, wide[:, :columns]),
+                    called(lambda x, y: y.T @ x.T, few, b).T, called(lambda x, y: (y.T @ x).T, np.ascontiguousarray(few.T), b)):
+            assert got.tobytes() == many[80 - rows:].tobytes(), rows
