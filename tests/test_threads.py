@@ -139,6 +139,38 @@ def test_exit_with_daemon_threads_running(threads):
     assert out == "leaving\n"
 
 
+def test_a_call_that_was_interrupted_after_its_first_slice_is_forgotten(monkeypatch):
+    """Python raises KeyboardInterrupt wherever it looks for signals, also between C's return and the first line that would go on."""
+    from graphdiff.runtime.execute import Loaded
+    n = 1024
+    x, v = gd.input("x", (n, n)), gd.variable(0.0, "v")
+    y = x @ x @ x
+    f = gd.function([x], y, threads=1, updates={v: v + y[0, 0]})
+    g = gd.function([x], x @ x @ x, threads=1)
+    a = np.random.default_rng(0).standard_normal((n, n))
+    want = f(a).tobytes()
+    bound, v.value = g.bind(a), 0.0
+
+    def interrupted(self, w, status):
+        raise KeyboardInterrupt
+
+    hits = 0
+    for _ in range(3):
+        with monkeypatch.context() as patch:
+            patch.setattr(Loaded, "_more", interrupted)
+            for call in (lambda: f(a), bound):
+                try:
+                    call()
+                except KeyboardInterrupt:
+                    hits += 1
+        v.value = 0.0
+        assert f(a).tobytes() == want
+        assert np.asarray(bound()).tobytes() == want
+        assert v.value == np.frombuffer(want)[0]
+        v.value = 0.0
+    assert hits == 6, "no call was interrupted"
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_ctrl_c_inside_a_matmul_is_prompt_and_leaves_the_function_whole(threads):
     """The best of a few tries is measured: a loaded machine delays the signal itself."""

@@ -324,7 +324,13 @@ int gd_run(const gd_program *p, gd_workspace *w, void *const *bases, int64_t bud
     return finish(w, status);
 }
 
-int gd_run_job(const gd_job *job) { return gd_run(job->program, job->workspace, job->bases, job->budget_ns, job->fault); }
+int gd_continue_job(const gd_job *job) { return gd_run(job->program, job->workspace, job->bases, job->budget_ns, job->fault); }
+
+int gd_run_job(const gd_job *job)
+{
+    gd_restart(job->workspace);
+    return gd_continue_job(job);
+}
 
 int gd_run_profiled(const gd_program *p, gd_workspace *w, void *const *bases, int64_t *ns, gd_fault *fault)
 {

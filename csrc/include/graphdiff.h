@@ -115,7 +115,8 @@ typedef struct gd_job {
     int64_t budget_ns;
     gd_fault *fault;
 } gd_job;
-int gd_run_job(const gd_job *job);
+int gd_run_job(const gd_job *job);           /* from the beginning, whatever run was left half-done: its caller may be gone */
+int gd_continue_job(const gd_job *job);      /* after GD_MORE */
 /* As gd_run without a budget; ns[i] gets the nanoseconds of instruction i. */
 int gd_run_profiled(const gd_program *p, gd_workspace *w, void *const *bases, int64_t *ns, gd_fault *fault);
 

@@ -318,12 +318,9 @@ class Loaded:
                 lock.release()
 
     def _more(self, w: Workspace, status: int) -> None:
-        try:
-            while status == native.MORE:
-                status = native.run(w.job)
-        except BaseException:
-            native.lib.gd_restart(w.c)       # Ctrl-C: nothing was committed, the next call starts afresh
-            raise
+        # Ctrl-C, here or before the first line: nothing was committed, and the next call starts afresh.
+        while status == native.MORE:
+            status = native.proceed(w.job)
         if status != native.OK:
             raise self.error(w, status)
 

@@ -15,6 +15,7 @@ ELEMENTWISE = frozenset(name for name, code in OPCODE.items() if lib.gd_op_arity
 OK, MORE, NO_MEMORY, BAD_PROGRAM, OUT_OF_BOUNDS, BAD_VALUE = range(6)
 
 run = lib.gd_run_job
+proceed = lib.gd_continue_job
 from_buffer = ffi.from_buffer
 new = ffi.new
 NULL = ffi.NULL
