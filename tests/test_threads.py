@@ -148,8 +148,9 @@ def test_a_call_that_was_interrupted_after_its_first_slice_is_forgotten(monkeypa
     f = gd.function([x], y, threads=1, updates={v: v + y[0, 0]})
     g = gd.function([x], x @ x @ x, threads=1)
     a = np.random.default_rng(0).standard_normal((n, n))
+    other, both = a + 1, a.copy()
     want = f(a).tobytes()
-    bound, v.value = g.bind(a), 0.0
+    bound, v.value = g.bind(both), 0.0
 
     def interrupted(self, w, status):
         raise KeyboardInterrupt
@@ -158,12 +159,13 @@ def test_a_call_that_was_interrupted_after_its_first_slice_is_forgotten(monkeypa
     for _ in range(3):
         with monkeypatch.context() as patch:
             patch.setattr(Loaded, "_more", interrupted)
-            for call in (lambda: f(a), bound):
+            both[...] = other
+            for call in (lambda: f(other), bound):
                 try:
                     call()
                 except KeyboardInterrupt:
                     hits += 1
-        v.value = 0.0
+        v.value, both[...] = 0.0, a
         assert f(a).tobytes() == want
         assert np.asarray(bound()).tobytes() == want
         assert v.value == np.frombuffer(want)[0]
