@@ -16,7 +16,8 @@ import graphdiff as gd
 # Rows and columns in memory: whole tiles and not, columns shorter than a tile or than a block of 4096, few columns, several segments of 64
 # blocks that begin inside a column. Of 4096 rows or 7168 and more, columns are added where they lie, in strips: blocks end at rows of their
 # own, or all at one row, or with a column; in a second pass some columns have nothing to add; registers are not full, or overlap.
-SHAPES = ((16, 32), (17, 31), (15, 40), (300, 401), (33, 1000), (1000, 33), (520, 7), (2048, 17), (2049, 18), (4095, 18), (4096, 9), (4097, 66), (5000, 61),
+SHAPES = ((16, 32), (17, 31), (15, 40), (300, 401), (33, 1000), (1000, 33), (520, 7), (2048, 17), (2049, 18),
+        (4095, 18), (4096, 9), (4097, 66), (5000, 61),
           (33_000, 3), (700, 800), (2, 600), (600, 2), (1, 700), (700, 1), (7167, 19), (7168, 19), (8192, 9), (8209, 70), (12_288, 4), (20_001, 5))
 # Beyond a cache; strips of a pair of lines, and of whole rows or as many columns as a strip has.
 LARGE = ((1100, 1000), (50_003, 40), (100_001, 8), (8200, 530), (12_304, 290))
