@@ -90,7 +90,9 @@ def weak(value: object, dtype: DType) -> DType:
     >>> weak(2, FLOAT32), weak(0.5, FLOAT32), weak(0.5, INT64), weak(True, UINT8), weak(3, BOOL)
     (dtype('float32'), dtype('float32'), dtype('float64'), dtype('uint8'), dtype('int64'))
     """
-    if isinstance(value, np.generic):   # first: np.float64 is a subclass of float
+    if type(value) is float and dtype.kind == "f":      # most of them, and the rest costs as much as a node's line
+        return dtype
+    if isinstance(value, np.generic):   # before float: np.float64 is a subclass of it
         return PROMOTE[as_dtype(value.dtype), dtype]
     if isinstance(value, bool):
         return dtype

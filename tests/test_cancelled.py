@@ -54,7 +54,7 @@ FORMS = {
     "softmax of turned rows": lambda x: (gd.exp(x).T / gd.sum(gd.exp(x), axis=1)).T,
     "softmax beside something small": lambda x: gd.exp(x) / (gd.sum(gd.exp(x), axis=1, keepdims=True) + 1e-3),
     "its square": lambda x: softmax(x) ** 2,
-    "expected value": expected,
+    "expected value": expected, "by something else on the way": lambda x: gd.exp(x) / (x * x + 1) / gd.sum(gd.exp(x), axis=1, keepdims=True),
     "log sum exp": lambda x: gd.log(gd.sum(gd.exp(x), axis=1)), "log mean exp": lambda x: gd.log(gd.mean(gd.exp(x), axis=0)),
     "log of a sum and something small": lambda x: gd.log(gd.sum(gd.exp(x), axis=1) + 1e-3),
     "softplus": lambda x: gd.log(1 + gd.exp(x)), "log1p": lambda x: gd.log1p(gd.exp(x)),
@@ -64,7 +64,7 @@ FORMS = {
 
 
 def derivatives(y, x, shape):
-    """The value, a gradient, products with the Hessian in three ways, and of each what a float16 would call equal."""
+    """The value, a gradient, products with the Hessian in two ways, and a tangent."""
     ramp = np.linspace(-1.0, 2.0, int(np.prod(shape))).reshape(shape).astype(x.dtype)
     t, c = gd.constant(ramp), gd.constant(np.linspace(0.5, 1.5, int(np.prod(y.shape))).reshape(y.shape).astype(x.dtype))
     g = gd.grad(gd.sum(y * c), x)

@@ -145,9 +145,7 @@ def pair(a: Any, b: Any) -> tuple[Node, Node]:
         if isinstance(b, Node):
             pass
         elif type(b) in NUMBER:
-            dtype = a.dtype
-            if type(b) is not float or dtype.kind != "f":       # else what `weak` says of a float beside floats
-                dtype = weak(b, dtype)
+            dtype = weak(b, a.dtype)
             return cast(a, dtype), scalar(b, dtype)
         else:
             b = as_node(b, a.dtype)

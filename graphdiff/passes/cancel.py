@@ -27,7 +27,7 @@ class Scale:
     def __init__(self, e: Node, axes: tuple[int, ...]) -> None:
         self.e, self.axes = e, axes
         self.one_sided = not axes                   # m >= 0 (of a softmax: m <= 0): parts of different powers can divide together
-        self.shift: Any = None                      # m, of e's shape, 1 along axes; made when it is needed
+        self.shift: Node | None = None              # m, of e's shape, 1 along axes; made when it is needed
         self.powers: dict[int, Node] = {}           # exp(power m)
 
     @property
@@ -177,8 +177,7 @@ class _Rewriting:
                 scale.shift = self.make("logsumexp", (x,), kept, (axes, True))
             else:
                 scale.shift = self.make("maximum", (self.make("max", (x,), kept, (axes, True)), self.number(0.0)), kept)
-        made: Node = scale.shift
-        return made
+        return scale.shift
 
     def along(self, m: Node, places: tuple[int, ...], ndim: int) -> Node | None:
         """A node of the scale's shape (m, or a power) as one that fits beside twins; None where its axes stand in another order."""
@@ -301,6 +300,8 @@ class _Rewriting:
 
     def divisor(self, v: Value, node: Node) -> Part | None:
         """All parts as one, if it can divide. Where exp(m) is at least 1 (of a softmax: at most) nothing overflows on the way."""
+        if len(v.parts) == 1 and not v.parts[0].power:              # no scale, nothing to lose
+            return v.parts[0]
         if not all(p.divides for p in v.parts):
             return None
         if len(v.parts) == 1:
@@ -309,8 +310,8 @@ class _Rewriting:
             v.scale.one_sided = self.again = True
             return None
         powers = [p.power for p in v.parts]
-        power = min(powers) if v.scale.of_softmax else max(powers)
         scale = v.scale
+        power = min(powers) if scale.of_softmax else max(powers)
         total = self.ones(node.shape) if not scale.axes and node.op.name == "add" and any(_is_one(x) for x in node.inputs) and any(
             x is scale.e for x in node.inputs) else None            # 1 + exp(x) is the scale itself
         for p in v.parts if total is None else ():

@@ -76,8 +76,7 @@ def _subtract(node: Node) -> Node | None:
 
 
 RULES: dict[str, Callable[[Node], Node | None]] = {
-    "log": _log, "log1p": _log1p, "reciprocal": _divide, "divide": _divide,
-    "subtract": _subtract,
+    "log": _log, "log1p": _log1p, "reciprocal": _divide, "divide": _divide, "subtract": _subtract,
 }
 
 
