@@ -127,6 +127,34 @@ def test_derivatives_over_a_named_size_that_turns_out_0(name):
     checked(4)
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3, 6])
+@pytest.mark.parametrize("name", NOTHING)
+def test_derivatives_over_a_slice_of_a_named_size(name, rows):
+    """x[2:] has no row where x has two or fewer; where it has some, it is what a slice of so many rows is."""
+    f, want = NOTHING[name]
+    a = np.random.default_rng(rows).normal(size=(rows, 4))
+    values = []
+    for n in ("n", rows):
+        x, v = gd.input("x", (n, 4)), gd.input("v", (n, 4))
+        if n != "n" and rows <= 2:
+            continue
+        y = f(x[2:])
+        wanted = [y]
+        if name != "median of integers":
+            g = gd.grad(gd.sum(y), x)
+            wanted += [g, gd.jvp(y, x, v), gd.grad(gd.sum(g * v), x, unconnected="zero")]
+        values.append(gd.evaluate(wanted, {x: a, v: a[::-1]}))
+    if rows <= 2:
+        (named,) = values
+        np.testing.assert_array_equal(named[0], want)
+        for got in named[1:]:
+            assert not got.any()
+    else:
+        for named, known in zip(*values, strict=True):
+            np.testing.assert_allclose(named, known, rtol=1e-13, atol=1e-13)
+    checked(4)
+
+
 @pytest.mark.parametrize("size", [1, 2, 5, 6])
 @pytest.mark.parametrize("name", ["median", "norm inf", "matrix inf", "median of all"])
 def test_a_named_size_gives_what_its_number_gives(name, size):

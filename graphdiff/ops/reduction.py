@@ -142,23 +142,18 @@ def _extreme_vjp(g: Node, node: Node, needs: Any) -> Any:
 def _prod_vjp(g: Node, node: Node, needs: Any) -> Any:
     """g times the product of all other elements: exclusive prefix times exclusive suffix products, right with zeros."""
     from .binary import zmul
-    from .creation import ones_like
-    from .joining import concatenate
-    from .movement import cut
-    from .scan import cumprod
+    from .scan import cumprod, shifted
     x = node.inputs[0]
     axes = node._attrs[0]
     kept = [i for i in range(x.ndim) if i not in axes]
     order = [*kept, *axes]
     n = nelements(tuple(x.shape[a] for a in axes))
+    if isinstance(n, int) and n == 0:
+        return (zeros_like(x),)
     # float32 products are taken in float64: a zero among large numbers must not meet an overflow.
     flat = cast(reshape_to(permute(x, order), (*[x.shape[i] for i in kept], n)), FLOAT64)
     last = flat.ndim - 1
-    one = ones_like(cut(flat, last, 0, 1)) if not (isinstance(n, int) and n == 0) else None
-    if one is None:
-        return (zeros_like(x),)
-    before = concatenate([one, cut(cumprod(flat, axis=last), last, 0, n - 1)], last)
-    after = concatenate([cut(cumprod(flat, axis=last, reverse=True), last, 1, n - 1), one], last)
+    before, after = shifted(cumprod(flat, axis=last), last, True, 1), shifted(cumprod(flat, axis=last, reverse=True), last, False, 1)
     rest = reshape_to(cast(before * after, x.dtype), tuple(x.shape[i] for i in order))
     back = [0] * len(order)
     for i, a in enumerate(order):

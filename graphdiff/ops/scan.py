@@ -15,7 +15,7 @@ from ..graph.build import as_node, make, public
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import nelements, normalize_axis
-from .creation import full, ones_like, zeros_like
+from .creation import full, zeros_like
 from .families import cast, flag, floating
 from .joining import concatenate
 from .movement import cut, expand_to, permute, ravel, reshape_to
@@ -160,12 +160,15 @@ def _recurrence_reference(a: Any, b: Any, *, axis: int, reverse: bool) -> Any:
     return np.moveaxis(s, 0, axis)
 
 
-def _shifted(x: Node, axis: int, reverse: bool, fill: Node) -> Node:
+def shifted(x: Node, axis: int, reverse: bool, fill: float) -> Node:
     """Element i becomes i + 1's (or i - 1's when reverse), with fill at the open end."""
     n = x.shape[axis]
+    edge = full((*x.shape[:axis], 1, *x.shape[axis + 1:]), fill, x.dtype)
+    if not isinstance(n, int):         # there may be no element that could be left out, but for the fill itself
+        return cut(concatenate([edge, x] if reverse else [x, edge], axis), axis, 0 if reverse else 1, n)
     if reverse:
-        return concatenate([fill, cut(x, axis, 0, n - 1)], axis)
-    return concatenate([cut(x, axis, 1, n - 1), fill], axis)
+        return concatenate([edge, cut(x, axis, 0, n - 1)], axis)
+    return concatenate([cut(x, axis, 1, n - 1), edge], axis)
 
 
 def _empty(x: Node, axis: int) -> bool:
@@ -179,9 +182,8 @@ def _cumprod_vjp(g: Node, node: Node, needs: Any) -> Any:
     axis, reverse = node._attrs
     if _empty(x, axis):
         return (zeros_like(x),)
-    edge = cut(x, axis, 0, 1)
-    before = _shifted(node, axis, not reverse, ones_like(edge))
-    nexts = _shifted(x, axis, reverse, zeros_like(edge))
+    before = shifted(node, axis, not reverse, 1)
+    nexts = shifted(x, axis, reverse, 0)
     return (zmul(make(RECURRENCE, (nexts, g), (axis, not reverse)), before),)
 
 
@@ -191,9 +193,8 @@ def _recurrence_vjp(g: Node, node: Node, needs: Any) -> Any:
     axis, reverse = node._attrs
     if _empty(b, axis):
         return (zeros_like(a), zeros_like(b))
-    zero = zeros_like(cut(b, axis, 0, 1))
-    back = make(RECURRENCE, (_shifted(a, axis, reverse, zero), g), (axis, not reverse))
-    return (back * _shifted(node, axis, not reverse, zero) if needs[0] else None, back)
+    back = make(RECURRENCE, (shifted(a, axis, reverse, 0), g), (axis, not reverse))
+    return (back * shifted(node, axis, not reverse, 0) if needs[0] else None, back)
 
 
 CUMSUM: OpDef = register(OpDef("cumsum", "running sums along an axis", _same, _running(np.cumsum), attr_names=("axis", "reverse"), arity=1,
@@ -323,7 +324,11 @@ def _ranked_places(node: Node) -> Node:
 
 def _ranked_vjp(g: Node, node: Node, needs: Any) -> Any:
     from .indexing import scatter_along
-    return (scatter_along(zeros_like(node.inputs[0]), _ranked_places(node), g, node._attrs[0]),)
+    x, axis = node.inputs[0], node._attrs[0]
+    zeros = zeros_like(x)
+    if isinstance(x.shape[axis], int):
+        return (scatter_along(zeros, _ranked_places(node), g, axis),)
+    return (cut(scatter_along(_one_more(zeros, axis, 0), _ranked_places(node), g, axis), axis, 0, x.shape[axis]),)
 
 
 def _ranked_jvp(ts: Any, node: Node) -> Node:
