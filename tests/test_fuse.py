@@ -349,6 +349,21 @@ def test_large_results_are_streamed(n):
             checked(2)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["exp", "arctan2"])
+def test_large_results_of_functions_are_streamed(name, dtype):
+    """Functions by themselves ask for what they read ahead: the bits are those of pieces."""
+    n = 5_000_011 if dtype == "float32" else 2_500_011
+    inputs = [gd.input(k, ("n",), dtype) for k in ("x", "y")[:1 + (name == "arctan2")]]
+    arrays = [rng.standard_normal(n + 1).astype(dtype)[1:] for _ in inputs]
+    for threads in (1, 2):
+        f = gd.function(inputs, getattr(gd, name)(*inputs), threads=threads)
+        whole = f(*arrays)
+        for at in (0, n // 2 - 511, n - 1000):
+            assert whole[at:at + 1000].tobytes() == f(*[a[at:at + 1000] for a in arrays]).tobytes()
+            checked()
+
+
 @pytest.mark.parametrize("n", [2_000_000, 2_000_013])
 def test_several_large_results_are_streamed(n):
     """So are several of one group, whatever their alignment, but not one that is written over an operand; the bits are those of

@@ -1,12 +1,6 @@
-/* fused_plan.c: the plan of a fused group: which loops its lines become, and what is asked of memory ahead. */
+/* fused_plan.c: the plan of a fused group: which loops its lines become. */
 #include "map_plan.h"
 #include "blocks.h"
-
-/* Groups of so many bytes of arrays wait for memory at the start of every block. Where functions take longer than memory does, of
- * which there must be one for so many bytes of an element, or where several results go past the caches, lines of blocks to come
- * arrive meanwhile: a chain of tanh, sigmoid and exp with its gradients takes 2.7 ns an element instead of 3.4, x y + z with its
- * own 1.4 instead of 1.9. One or two cheap operations only lose by it, and so do arrays that the last cache holds. */
-enum { AHEAD_NBYTES = 24 << 20, AHEAD_FUNCTION_NBYTES = 8, AHEAD_MICRO = 3 };
 
 /* Register `number` (below 0: an operand) holds elements of this size. */
 static void note_register(gdi_plan *p, int number, int64_t nbytes, int64_t *element_nbytes)
@@ -123,21 +117,12 @@ static int sums_fit(const gdi_layout *l, const int64_t *line, int lines)
     return l->ndim > 0;
 }
 
-static void choose_ahead(gdi_plan *p, const gdi_layout *l, const int64_t *line, int lines)
+static int64_t count_functions(const int64_t *line, int lines)
 {
-    int64_t functions = 0, direct = 0;
+    int64_t functions = 0;
     for (int i = 0; i < lines; i++, line += GDI_FUSED_LINE)
         functions += line[0] != GD_OP_SUM && line[0] != GD_OP_CAST && gdi_map_is_function((int)line[0]);
-    for (int k = 0; k < p->n_out + p->n_in; k++) {
-        const gdi_plan_operand *o = p->operand + k;
-        if (o->size != p->operand[0].size)
-            return;
-        direct += o->feed == GDI_DIRECT && !o->stream;
-    }
-    const int64_t total = gdi_layout_nbytes(l, p->n);
-    const int dear = functions * AHEAD_FUNCTION_NBYTES * p->n >= total, many = gdi_plan_streams(p) && p->n_out > 1 && p->n_micro >= AHEAD_MICRO;
-    if (total >= AHEAD_NBYTES && (dear || many))
-        p->ahead_lines = parts(direct * parts(p->block * p->operand[0].size, GDI_ALIGN), p->n_micro);
+    return functions;
 }
 
 /* A group that is the sum of squares of floats, or of integers as float64, of contiguous rows; or of squares of a turned operand. */
@@ -186,7 +171,7 @@ int gdi_fused_prepare(gd_program *program, const gd_program_spec *s, const gdi_t
     use_whole(p, t, view[1]->dtype, line);
     if (p->turned && program->local_nbytes < GDI_LOCAL_NBYTES)
         program->local_nbytes = GDI_LOCAL_NBYTES;
-    choose_ahead(p, &l, line, lines);
+    gdi_plan_ahead(p, &l, count_functions(line, lines));
     const int64_t scratch = sums > 0 && p->pieces > 1 ? sums * p->items * (int64_t)sizeof(double) : 0;
     if (program->scratch_nbytes < scratch)
         program->scratch_nbytes = scratch;

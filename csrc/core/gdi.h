@@ -87,6 +87,9 @@ typedef void (*gdi_whole_fn)(const void *values, int64_t n, double *part);
  * one after the other. local: GDI_LOCAL_NBYTES. */
 typedef void (*gdi_turned_fn)(const void *values, int64_t rows, int64_t down, int64_t n, int64_t lo, int64_t hi, void *local, double *part);
 
+/* A block to memory past the caches (stream.h). */
+typedef void (*gdi_stream_fn)(void *out, const void *in, int64_t nbytes);
+
 /* Cheap operations on rows of n floats, one after the other on a tile in registers: a chain of links. v is the value that
  * goes through it, a the link's operand: element e of row q is e elements (moves: -1) or none (0) after at + q row_step.
  * + GDI_LINK_SINGLE: one value a row; + GDI_LINK_ONCE: all rows have the same elements. A sum's operand are lanes (+
@@ -142,6 +145,7 @@ typedef struct gdi_table {
     gdi_scalar_fn scalar[2];                             /* float32, float64 */
     gdi_whole_fn whole[GD_DTYPE_COUNT];                  /* of integers as float64, of squares of floats */
     gdi_turned_fn turned[2];                             /* of squares of float32, float64 */
+    gdi_stream_fn stream;
     gdi_fold fold[2];                                    /* float32, float64 */
     gdi_chain_find chain[2];                             /* float32, float64 */
     gdi_map_fn loop[2][GDI_LOOPS];                       /* float32, float64 */

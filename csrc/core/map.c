@@ -347,7 +347,7 @@ static void run_row(const gdi_plan *p, feed *f, const block *b, int64_t row, val
             o->cast(b->count, &wide, narrow[k]);
         }
         if (o->stream)
-            gdi_stream(to[k], narrow[k], b->count * o->size);
+            p->stream(to[k], narrow[k], b->count * o->size);
         else if (narrow[k] != to[k])
             scatter(p, o, to[k], narrow[k], b);
     }

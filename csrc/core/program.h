@@ -160,6 +160,7 @@ typedef struct gdi_plan {
     int32_t column;
     gdi_whole_fn whole;      /* does all there is to do, one operation and its sum; else NULL */
     gdi_turned_fn turned;    /* the same, of an input that is GDI_FLOW */
+    gdi_stream_fn stream;    /* of this ISA */
     gdi_plan_operand *operand;               /* out.., in.. */
     int32_t by_row;          /* blocks are pieces of rows */
     int32_t direct;          /* they are whole rows, which one loop reads and writes where they lie */
