@@ -171,12 +171,15 @@ static int is_updated(const gdi_plan *p, int k)
     return 0;
 }
 
-/* Outputs that are one run of large arrays. Of several, one that is written over an input is in the cache already. */
+/* Outputs that are one run of large arrays. Of several, one that is written over an input is in the cache already; and of one operation, a
+ * small part of all that is read and written is not worth blocks as short as these are (10^7 float32 compared: 5.1 instead of 6.0 ms). */
 static void choose_streams(gdi_plan *p, const gdi_layout *l)
 {
+    enum { PART = 8 };
+    const int64_t all = gdi_layout_nbytes(l, p->n), least = p->n_micro == 1 ? all / PART : 0;
     for (int k = 0; k < p->n_out; k++)
-        p->operand[k].stream = (int8_t)(p->n_sink == 0 && gdi_layout_is_flat(l, k) && !p->operand[k].cast && gdi_layout_nbytes(l, p->n) >= GDI_STREAM_NBYTES
-                                        && (p->n_out == 1 || !is_updated(p, k)));
+        p->operand[k].stream = (int8_t)(p->n_sink == 0 && gdi_layout_is_flat(l, k) && !p->operand[k].cast && all >= GDI_STREAM_NBYTES
+                                        && p->operand[k].size * p->n >= least && (p->n_out == 1 || !is_updated(p, k)));
 }
 
 int gdi_plan_streams(const gdi_plan *p)
