@@ -79,6 +79,10 @@ def reductions() -> Iterator[Row]:
                     yield from reduction(name, (300, 400), axis, layout, dtype)
 
 
+def m_sort(m: Any, x: Any) -> Any:
+    return m.sort(x, axis=-1)
+
+
 def scans_and_sorts() -> Iterator[Row]:
     for dtype in DTYPES[1:]:
         for shape in ((1_000_000,), (1000, 1000), (100, 100), (3, 1000, 300), (10, 300, 100)):
@@ -90,7 +94,7 @@ def scans_and_sorts() -> Iterator[Row]:
                         yield both(f"cumprod axis={axis} {shape}", [shape], dtype, lambda m, x, axis=axis: m.cumprod(x, axis=axis),
                                    1e-2 if dtype == "float32" else 1e-9)
         for shape in SORTED:
-            yield both(f"sort {shape}", [shape], dtype, lambda m, x: m.sort(x, axis=-1))
+            yield both(f"sort {shape}", [shape], dtype, m_sort)
             yield Row(f"argsort {shape} {dtype}", partial(operands, shape, dtype=dtype), gd.argsort, lambda x: np.argsort(x, kind="stable"))
         yield both("sort axis=0 (100, 1000)", [(100, 1000)], dtype, lambda m, x: m.sort(x, axis=0))
         yield Row(f"argsort axis=0 (100, 1000) {dtype}", partial(operands, (100, 1000), dtype=dtype), lambda x: gd.argsort(x, axis=0),
@@ -238,8 +242,30 @@ def product(a: Any, b: Any, turned: str, dtype: str) -> Row:
                tolerance(dtype, 16 * a[-1]))
 
 
+LARGE = (4000, 2500)                                  # 40 MB of float32: beyond caches
+
+
+def large() -> Iterator[Row]:
+    for dtype in ("float32", "float64"):
+        for name in "sum max argmax any mean std".split():
+            for axis in (None, 0, 1):
+                yield from reduction(name, LARGE, axis, "", dtype)
+        yield both(f"cumsum axis=1 {LARGE}", [LARGE], dtype, lambda m, x: m.cumsum(x, axis=1), 1e-2 if dtype == "float32" else 1e-9)
+        for n in (1_000_000, 4_000_000):
+            yield both(f"sort ({n},)", [(n,)], dtype, m_sort)
+            yield Row(f"argsort ({n},) {dtype}", partial(operands, (n,), dtype=dtype), gd.argsort, lambda x: np.argsort(x, kind="stable"))
+        for name in ("stack", "concatenate", "flip", "roll", "repeat"):
+            count, f = MOVES[name]
+            for a in (0, 1):
+                yield moved(f"{name} axis={a} {LARGE}", [LARGE] * count, dtype, partial(f, a=a))
+        for name in ("pad", "tile", "tril", "ravel turned", "broadcast columns"):
+            yield moved(f"{name} {LARGE}", [LARGE], dtype, WHOLE_MOVES[name])
+        yield Row(f"take rows {LARGE} {dtype}", lambda dtype=dtype: [sample(LARGE, dtype), places(4000, 4000)], lambda x, i: gd.take(x, i, axis=0),
+                  lambda x, i: np.take(x, i, axis=0))
+
+
 def rows() -> Iterator[Row]:
-    for part in (reductions, scans_and_sorts, movement, indexing, norms_and_pooling, products):
+    for part in (reductions, scans_and_sorts, movement, indexing, norms_and_pooling, products, large):
         yield from part()
 
 

@@ -1,6 +1,7 @@
 """Every elementwise operation, dtype by dtype, against NumPy's function writing into an array that is there.
 
-Contiguous arrays of a thousand and a million elements, with an array or a number as second operand, conversions between dtypes,
+Contiguous arrays of a thousand and a million elements (of float32 and int64 of ten million, too), with an array or a number as second
+operand, conversions between dtypes,
 divisions by constants, and operands that are strided, turned or broadcast.
 
     python benchmarks/elementwise_sweep.py                 # everything, about a minute
@@ -20,6 +21,7 @@ from sweep import DTYPES, Row, main, sample
 import graphdiff as gd
 
 SIZES = {"1e3": 1000, "1e6": 1_000_000}
+LARGE, LARGE_DTYPES = {"1e7": 10_000_000}, ("float32", "int64")
 FLOAT_1 = ("sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh arcsin arccos arctan arcsinh arccosh arctanh "
            "floor ceil rint trunc reciprocal isnan isinf isfinite signbit").split()
 ANY_1 = "negative abs sign square logical_not".split()
@@ -129,8 +131,8 @@ def views() -> Iterator[Row]:
 
 
 def rows() -> Iterator[Row]:
-    for text, n in SIZES.items():
-        for dtype in DTYPES:
+    for text, n in [*SIZES.items(), *LARGE.items()]:
+        for dtype in DTYPES if text in SIZES else LARGE_DTYPES:
             for make in (unary, binary, others):
                 yield from make(text, n, dtype)
     yield from divisions()
