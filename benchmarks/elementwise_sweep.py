@@ -1,8 +1,7 @@
 """Every elementwise operation, dtype by dtype, against NumPy's function writing into an array that is there.
 
 Contiguous arrays of a thousand and a million elements (of float32 and int64 of ten million, too), with an array or a number as second
-operand, conversions between dtypes,
-divisions by constants, and operands that are strided, turned or broadcast.
+operand, conversions between dtypes, divisions by constants, and operands that are strided, turned or broadcast.
 
     python benchmarks/elementwise_sweep.py                 # everything, about a minute
     python benchmarks/elementwise_sweep.py 'float64 1e6'   # by name
