@@ -418,7 +418,7 @@ void gdi_plan_finish(gd_program *program, gdi_plan *p, const gdi_layout *l, int6
  * own 1.4 instead of 1.9; on a Xeon exp of 10^7 float64 by itself 8.5 ms instead of 12.1. One or two cheap operations only lose by it on
  * Zen 4, while on the Xeon, which has the larger L1, everything that goes past the caches gains (10^7 int64 times 3: 8.0 ms instead of 12.4).
  * Arrays that the last cache holds lose or gain nothing. */
-enum { AHEAD_NBYTES = 24 << 20, AHEAD_FUNCTION = 2, AHEAD_MICRO = 3, AHEAD_L1 = 48 << 10 };
+enum { AHEAD_NBYTES = 24 << 20, AHEAD_FUNCTION = 2, AHEAD_MICRO = 3 };
 
 void gdi_plan_ahead(gdi_plan *p, const gdi_layout *l, int64_t functions)
 {
@@ -431,7 +431,7 @@ void gdi_plan_ahead(gdi_plan *p, const gdi_layout *l, int64_t functions)
     }
     const int64_t total = gdi_layout_nbytes(l, p->n);
     const int dear = functions * AHEAD_FUNCTION * p->operand[0].size * p->n >= total;
-    const int many = gdi_plan_streams(p) && ((p->n_out > 1 && p->n_micro >= AHEAD_MICRO) || gdi_l1_nbytes() >= AHEAD_L1);
+    const int many = gdi_plan_streams(p) && ((p->n_out > 1 && p->n_micro >= AHEAD_MICRO) || gdi_l1_nbytes() >= GDI_LARGE_L1);
     if (total >= AHEAD_NBYTES && (dear || many))
         p->ahead_lines = parts(direct * parts(p->block * p->operand[0].size, GDI_ALIGN), p->n_micro);
 }
