@@ -296,6 +296,27 @@ def test_sizes_that_disagree_are_named():
         f(np.zeros(2), np.zeros(2))
 
 
+@pytest.mark.parametrize("shape", [("m",), (3,)])
+def test_a_size_that_was_taken_for_another_is_not_broadcast(shape):
+    """Its derivative would not sum over the axis. What has size 1 from the beginning is."""
+    p, q = gd.input("p", ("n",)), gd.input("q", shape)
+    for y in (p * q, gd.grad(gd.sum(p * q), [p, q])):
+        f = gd.function([p, q], y)
+        assert np.shape(f(np.ones(3), np.ones(3))[0]) in ((), (3,))
+        with pytest.raises(ShapeError):
+            f(np.ones(1), np.ones(3))
+        if shape == ("m",):
+            with pytest.raises(ShapeError, match="size m was taken for n while building, but is 1 beside 3"):
+                f(np.ones(3), np.ones(1))
+    if shape == (3,):
+        with pytest.raises(ShapeError, match="size n was taken for 3 while building, but is 1 beside 3"):
+            gd.function([p, q], p * q)(np.ones(1), np.ones(3))
+    one = gd.input("one", (1,))
+    value, d = gd.evaluate([p * one, gd.grad(gd.sum(p * one), one)], {p: np.ones(3), one: np.ones(1)})
+    assert value.shape == (3,) and d.tolist() == [3.0]
+    checked(6)
+
+
 def test_the_cache_of_programs_is_bounded_and_used():
     x = gd.input("x", ("n",))
     f = gd.function([x], gd.sum(x * x))

@@ -53,7 +53,19 @@ def _checked(node: Node, ins: tuple[Node, ...], bindings: Mapping[str, int]) -> 
     if tuple(shape) != tuple(wanted):
         raise ShapeError(f"sizes assumed equal while building differ: {list(wanted)} expected, {list(shape)} found for "
                          + ", ".join(f"{k}={v}" for k, v in sorted(bindings.items())))
+    if node.op.family == "elementwise":
+        _check_stretched(node, ins, wanted)
     return node._replace(ins, shape=tuple(wanted), attrs=attrs)
+
+
+def _check_stretched(node: Node, ins: tuple[Node, ...], wanted: Sequence[int]) -> None:
+    """A size with a name that was taken for another's may not turn out to be 1 beside it: the value could be computed, but the derivative does
+    not sum over that axis."""
+    for x, now in zip(node.inputs, ins, strict=True):
+        first = len(wanted) - len(now.shape)
+        for i, n in enumerate(now.shape):
+            if n == 1 and wanted[first + i] != 1 and isinstance(x.shape[i], Dim):
+                raise ShapeError(f"size {x.shape[i]} was taken for {node.shape[first + i]} while building, but is 1 beside {wanted[first + i]}")
 
 
 def _number(a: Any, bindings: Mapping[str, int]) -> Any:
