@@ -128,12 +128,13 @@ def test_deep_products_have_the_same_bits_whatever_the_first_cache_holds(dtype):
     rng = np.random.default_rng(5)
     shapes = [(int(rng.integers(7, 230)), int(rng.integers(130, 2300)), int(rng.integers(20, 420))) for _ in range(40)]
     try:
-        for m, k, n in [*shapes, (72, 1024, 512), (73, 1025, 352), (145, 2048, 320), (97, 1151, 330), (200, 256, 64), (65, 129, 321)]:
+        for m, k, n in [*shapes, (72, 1024, 512), (73, 1025, 352), (145, 2048, 320), (97, 1151, 330), (200, 256, 64), (65, 129, 321),
+                        (300, 1031, 352), (436, 515, 421), (289, 1026, 97)]:     # several blocks of packed rows, of 144 each
             a, b = drawn((m, k), dtype), drawn((k, n), dtype, 1)
             want = a.astype("float64") @ b.astype("float64")
             scale = np.abs(a).astype("float64") @ np.abs(b).astype("float64")
             seen = set()
-            for nbytes in (32 << 10, 48 << 10):         # whole strips, and pieces of their depth
+            for nbytes in (32 << 10, 48 << 10):         # tiles that read strips as they come, and that ask for them ahead
                 lib.gd_force_l1(nbytes)
                 results = [called(gd.matmul, a, b), called(lambda u, v: u.T @ v, a.T.copy(), b), called(lambda u, v: u @ v.T, a, b.T.copy())]
                 assert np.all(np.abs(results[0] - want) <= k * np.finfo(dtype).eps * scale), (m, k, n)
