@@ -167,6 +167,6 @@ def test_every_bit_flip_and_every_truncation_of_a_program(which):
     assert done.returncode == 0, (done.returncode, done.stderr[-2000:])
     ran, refused = map(int, done.stdout.split()[:2])
     assert refused > ran > 0 and ran + refused > 6000
-    # No size, stride or window makes one item so long that Ctrl-C is not seen: half a second on an idle machine.
-    assert float(done.stdout.split()[2]) < 20
+    # No size, stride or window makes one item so long that Ctrl-C is not seen: half a second on an idle machine, sixty times that under sanitizers.
+    assert float(done.stdout.split()[2]) < 120
     checked(6000)
