@@ -121,3 +121,22 @@ def test_a_variable_less_another_transposed():
     f = gd.function([x], v + 0, updates={v: v - x.T})
     before = np.asarray(f(w))
     assert np.array_equal(np.asarray(f(w)), before - w.T)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 7, 8, 9, 15, 16, 17])
+def test_elements_put_apart(count, dtype):
+    """Stacked along the last axis, rows of every length modulo a register: elements go `count` apart and leave alone what lies between."""
+    for n in (1, 15, 63, 64, 65, 71, 72, 79, 80, 81, 127, 1000):
+        arrays = [draw(2, n, dtype=dtype, seed=k) for k in range(count)]
+        check(lambda m, *xs: [m.stack(xs, axis=-1), m.stack(xs[::-1], axis=2), m.stack([m.flip(x, 1) for x in xs], axis=-1)], *arrays)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("count", [2, 3, 4, 5])
+def test_groups_of_few_elements_taken_apart(count, dtype):
+    """The colours of an image become planes; groups that lie apart, in either direction, of every number modulo a register."""
+    for n in (1, 3, 4, 7, 8, 9, 15, 16, 17, 33, 100):
+        x, y = draw(n, 5, count, dtype=dtype), draw(2 * n, 3, count + 2, dtype=dtype)
+        check(lambda m, x, y, n=n: [m.transpose(x, (2, 1, 0)), m.transpose(m.flip(x, 0), (2, 1, 0)), m.transpose(m.flip(x, 2), (1, 2, 0)),
+                                    m.transpose(y[::2, :, 1:-1], (2, 1, 0)), m.transpose(y[:, :, :count], (2, 0, 1))], x, y)

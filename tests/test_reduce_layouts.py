@@ -113,6 +113,24 @@ def test_the_first_of_equal_extremes_wins_wherever_it_stands(dtype: str) -> None
             assert not run(name, lowest, 1).any()
 
 
+@pytest.mark.parametrize("dtype", ("bool", "uint8"))
+@pytest.mark.parametrize("n", (1, 2, 8, 127, 128, 129, 300))
+def test_places_of_extremes_of_bytes_in_tiles_of_columns(n: int, dtype: str) -> None:
+    """Ties everywhere, few values, whole range; more rows than a batch, tiles narrower and wider than a register."""
+    for w in (1, 5, 16, 63, 64, 65, 200, 256, 257):
+        random = np.random.default_rng(n * w)
+        for top in ((2,) if dtype == "bool" else (1, 3, 256)):
+            x = random.integers(0, top, (3, n, w)).astype(dtype)
+            x[1] = top - 1                                    # all equal, at either end of the range
+            x[2, :, ::2] = 0
+            v = gd.input("v", x.shape, dtype)
+            for ours, theirs in ((gd.argmin, np.argmin), (gd.argmax, np.argmax)):
+                for view in (lambda a: a, lambda a: a[:, ::-1, 1:], lambda a: a[:, :, ::2]):
+                    if view(x).size:
+                        got = gd.function([v], ours(view(v), axis=1), threads=1)(x)
+                        assert np.array_equal(got, theirs(view(x), axis=1)), (w, top, ours.__name__)
+
+
 @pytest.mark.parametrize("dtype", ("float32", "float64"))
 @pytest.mark.parametrize(("n", "w"), ((2, 5), (15, 513), (16, 70), (17, 512), (18, 700), (33, 513), (300, 1030), (4113, 40)))
 def test_softmax_of_columns_has_the_bits_of_rows(n: int, w: int, dtype: str) -> None:
@@ -132,6 +150,32 @@ def test_softmax_of_columns_has_the_bits_of_rows(n: int, w: int, dtype: str) -> 
             want = e / np.where(e.sum(axis=0) == 0, 1, e.sum(axis=0))
         got = gd.function([columns], gd.softmax(columns, axis=0), threads=1)(x)
         np.testing.assert_allclose(got, want, rtol=4e-6 if dtype == "float32" else 1e-14, atol=np.finfo(dtype).tiny)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 8, 9, 16, 17, 40, 511, 513])
+def test_logsumexp_of_short_lines_wherever_they_lie(n, dtype):
+    """In rows, in columns, apart, backwards; lines of infinities and with NaN: the same bits, which are NumPy's number."""
+    for w in (1, 15, 16, 17, 255, 256, 257, 600, 2050):
+        x = np.random.default_rng(n * w).uniform(-8, 8, (w, n)).astype(dtype)
+        for line, value in ((3, -np.inf), (5, np.inf), (7, np.nan), (9, -np.inf)):
+            if w > 10:
+                x[line, n // 2] = value
+        if w > 10:
+            x[9], x[11] = -np.inf, -1000
+        with np.errstate(all="ignore"):
+            want = np.logaddexp.reduce(x.astype("float64"), axis=1)
+        wide = np.zeros((2 * w, 3 * n), dtype)
+        wide[::2, ::3] = x
+        bits = None
+        for array, lines, axis in ((x, lambda v: v, 1), (x.T, lambda v: v, 0), (wide, lambda v: v[::2, ::3], 1), (wide.T, lambda v: v[::3, ::2], 0),
+                                   (x[::-1, ::-1], lambda v: v[::-1, ::-1], 1)):
+            array = np.ascontiguousarray(array)
+            v = gd.input("v", array.shape, dtype)
+            got = gd.function([v], gd.logsumexp(lines(v), axis=axis), threads=2)(array)
+            np.testing.assert_allclose(got, want, rtol=2e-6 if dtype == "float32" else 1e-14, atol=2e-6 if dtype == "float32" else 1e-14)
+            bits = bits or got.tobytes()
+            assert got.tobytes() == bits, (w, axis)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

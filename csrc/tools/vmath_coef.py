@@ -216,6 +216,12 @@ def logs():
         high = [mp.nint(mp.ldexp(v, bits)) * mpf(2) ** -bits for v in value]
         grid(name + "_table", [high, [a - b for a, b in zip(value, high, strict=True)]], single,
              f"{name.removeprefix('f_')}(16 / i) at i mod 16, i in 11..21, in two parts")
+    left = [as_float(mpf(16) / (16 + j)) for j in range(16)]
+    value = [-mp.log(c) for c in left]
+    high = [mp.nint(mp.ldexp(v, 16)) * mpf(2) ** -16 for v in value]
+    grid("f_log_left", [left, high, [v - h for v, h in zip(value, high, strict=True)]], True,
+         "c = 16 / (16 + j) and -log(c) in two parts, the first a multiple of 2^-16")
+    fit("f_x_log_left", series(lambda r: (mp.log1p(r) - r) / r**2, mpf(-1) / 2), 0, mpf(1) / 16, 23, "(log(1 + r) - r) / r^2", True)
     roots = [mpf(2) ** (mpf(i) / 16) for i in range(16)]
     high = [as_float(v, 53) for v in roots]
     grid("exp2_table", [high, [v - h for v, h in zip(roots, high, strict=True)]], False, "2^(i/16), in two parts")
@@ -254,6 +260,7 @@ def halves():
     for name, scale in (("log", mpf(1)), ("log2", 1 / mp.log(2)), ("log10", 1 / mp.log(10))):
         fit(f"f_h_{name}", series(lambda r, scale=scale: mp.log1p(r) / r * scale, scale), "-0.2501", "0.5001", 18, f"{name}(1 + r) / r", True)
     fit("f_h_exp2", lambda r: mpf(2) ** r, "-0.5005", "0.5005", 18, "2^r", True)
+    fit("f_h_exp", mp.exp, -mp.log(2) / 2 * mpf("1.001"), mp.log(2) / 2 * mpf("1.001"), 18, "exp(r)", True)
     fit("f_h_cbrt", mp.cbrt, 1, 2, 18, "cbrt(m)", True)
     h, q = mp.log(2) / 2 * mpf("1.001"), (mp.pi / 4) ** 2 * mpf("1.002")
     fit("f_h_expm1", series(lambda r: mp.expm1(r) / r, mpf(1)), -h, h, 18, "(exp(r) - 1) / r", True)
