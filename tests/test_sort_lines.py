@@ -51,9 +51,10 @@ def test_nans_come_last_and_zeros_keep_their_signs_in_long_lines(dtype: str) -> 
         assert np.array_equal(np.signbit(rising), np.signbit(np.take_along_axis(view(x), order, axis=-1)))
 
 
-def parted(items: Any, below: Any, lanes: int) -> Any:
-    """What the kernel makes of items: four registers at a time, from the end where less has been read than written."""
-    step, n = 4 * lanes, len(items)
+def parted(items: Any, below: Any, lanes: int, side: int, first_cut: bool) -> Any:
+    """What the kernel makes of items. The first cut of values takes registers one after the other, after what is left over at the end;
+    others take `side` registers at a time from the end where less has been read than written."""
+    step, n = side * lanes, len(items)
     out, low, high, left, right = items.copy(), 0, n, step, n - step
 
     def put(some: Any) -> None:
@@ -64,6 +65,11 @@ def parted(items: Any, below: Any, lanes: int) -> Any:
             out[high - len(over):high] = over
             low, high = low + len(under), high - len(over)
 
+    whole = n // lanes * lanes
+    if first_cut:
+        put(items[whole:])
+        put(items[:whole])
+        return out[low:]
     held = items[n - step:]
     while right - left >= step:
         if left - low > high - right:
@@ -74,30 +80,100 @@ def parted(items: Any, below: Any, lanes: int) -> Any:
             left += step
         put(held)
         held = some
-    for some in (held, items[:step], items[left:right]):
+    whole = left + (right - left) // lanes * lanes
+    early = items[lanes:step] if side == 8 else items[:0]
+    for some in (held, items[left:whole], early, items[whole:right], items[:step - len(early)]):
         put(some)
     return out[low:]
 
 
-@pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
-def test_a_line_whose_pivots_are_all_bad_is_sorted_all_the_same(dtype: str) -> None:
+def with_bad_pivots(size: int, lanes: int, side: int, first_cut: bool) -> Any:
     """Where pivots are looked for there are the lowest values left, so that every cut takes off only some of them."""
-    size, lanes = 60_000, 64 // np.dtype(dtype).itemsize
     x, left, value = np.full(size, -1), np.arange(size), 0
-    for _ in range(LEVELS):
+    for level in range(LEVELS):
         looked = np.add.outer((len(left) - lanes) // 7 * np.arange(8), np.arange(lanes))
         new = left[np.unique(looked)]
         new = new[x[new] < 0]
         x[new] = value + np.arange(len(new))
         value += len(new)
         pivot = np.sort(np.sort(x[left[looked]], axis=0)[4])[lanes // 2 - 1]
-        left = parted(left, (x >= 0) & (x < pivot), lanes)
+        left = parted(left, (x >= 0) & (x < pivot), lanes, side, first_cut and level == 0)
     rest = x < 0
     assert rest.sum() > size // 2
     x[rest] = value + np.random.default_rng(0).permutation(rest.sum())
+    return x
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
+def test_a_line_whose_pivots_are_all_bad_is_sorted_all_the_same(dtype: str) -> None:
+    x = with_bad_pivots(16_000, 64 // np.dtype(dtype).itemsize, 8, True)
     rising, falling = sorts(x.astype(dtype))
-    assert np.array_equal(rising, np.arange(size))
-    assert np.array_equal(falling, np.arange(size)[::-1])
+    assert np.array_equal(rising, np.arange(len(x)))
+    assert np.array_equal(falling, np.arange(len(x))[::-1])
+
+
+def test_positions_are_found_where_all_pivots_are_bad() -> None:
+    x = with_bad_pivots(16_000, 8, 4, False)
+    rising, = orders(x * (2**49 + 1))
+    assert np.array_equal(x[rising], np.arange(len(x)))
+
+
+def orders(x: Any, view: Callable[[Any], Any] = lambda x: x, **options: Any) -> Any:
+    n = gd.input("n", x.shape, x.dtype.name)
+    return [np.asarray(a) for a in gd.function([n], [gd.argsort(view(n), **options)])(x)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
+def test_positions_of_equal_elements_stay_in_order_in_lines_of_any_length(dtype: str, kind: str) -> None:
+    """Elements of 8 bytes twice: as they are, and so that key and position do not fit one word."""
+    for size in (129, 257, 600, *SIZES):
+        for wide in (False, True) if dtype in ("int64", "float64") else (False,):
+            x = KINDS[kind](np.random.default_rng(size), size).astype(dtype)
+            if wide and dtype == "float64":
+                x /= 3
+            if wide:
+                x[[0, size // 2, -1]] = 2**62 + 1, -2**62, 1
+            assert np.array_equal(orders(x)[0], np.argsort(x, kind="stable")), size
+            falling = size - 1 - np.argsort(x[::-1], kind="stable")[::-1]
+            assert np.array_equal(orders(x, descending=True)[0], falling), size
+
+
+def test_positions_of_keys_that_share_their_low_bits_are_found() -> None:
+    random = np.random.default_rng(5)
+    for size in (100, 1000, 200_000):
+        steps = random.integers(-2**20, 2**20, size)
+        for x in (steps * 2**40, steps * 2**40 + 2**39, steps / 1024, steps * 2.0**300, np.where(steps > 0, np.inf, -1.5), np.where(steps > 0, np.nan, steps)):
+            assert np.array_equal(orders(x)[0], np.argsort(x, kind="stable")), size
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float64"])
+def test_positions_of_the_highest_keys_are_found_whatever_fills_the_registers(dtype: str) -> None:
+    random = np.random.default_rng(3)
+    highest = np.array([2**63 - 1, -2**63, 2**63 - 2, 5]) if dtype == "int64" else np.array([np.nan, -np.nan, np.inf, -0.0, 0.0, -np.inf])
+    for size in [*range(1, 140), 1000, 70_000]:
+        x = random.choice(highest, (2, size))
+        assert np.array_equal(orders(x)[0], np.argsort(x, axis=-1, kind="stable")), size
+        falling = size - 1 - np.argsort(x[:, ::-1], axis=-1, kind="stable")[:, ::-1]
+        assert np.array_equal(orders(x, descending=True)[0], falling), size
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
+def test_long_lines_of_any_layout_are_sorted_alike_by_any_number_of_threads(dtype: str) -> None:
+    random = np.random.default_rng(4)
+    x = (random.standard_normal((150_000, 2)) * 3e8).astype(dtype)
+    x[::7] = x[5]
+    if dtype.startswith("float"):
+        for value in (np.nan, -np.nan, 0.0, -0.0):
+            x[random.random(x.shape) < 0.02] = value
+    n = gd.input("n", x.shape, dtype)
+    for view in (lambda x: x, lambda x: x[::-1], lambda x: x.T):
+        axis = int(np.argmax(view(x).shape))
+        want = np.argsort(view(x), axis=axis, kind="stable")
+        for threads in (1, 2):
+            values, order = gd.function([n], [gd.sort(view(n), axis=axis), gd.argsort(view(n), axis=axis)], threads=threads)(x)
+            assert np.array_equal(order, want)
+            assert np.asarray(values).tobytes() == np.take_along_axis(view(x), want, axis).tobytes()
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64", "float16", "uint8"])
