@@ -174,3 +174,47 @@ def test_derivatives_far_out_are_no_nan(name, dtype):
         assert not np.isnan(value).any()
         assert d is first or name == "exp" or (np.abs(value[np.abs(a) > 80]) <= 1e-30).all()
         checked(2)
+
+
+PICKED = {"relu": lambda x: gd.sqrt(gd.relu(x)), "maximum": lambda x: gd.log(gd.maximum(x, 0)), "minimum": lambda x: gd.sqrt(-gd.minimum(-x, 0)),
+          "fmax": lambda x: gd.fmax(x, 0) ** 0.5, "fmin": lambda x: 1 / gd.fmin(-x, 0),
+          "clip": lambda x: gd.arccos(gd.clip(2.5 - x, -1, 1)), "quotient": lambda x: gd.relu(x) / gd.relu(x + 1),
+          "xlogy": lambda x: gd.xlogy(gd.relu(x), gd.relu(x))}
+
+
+@pytest.mark.parametrize("name", PICKED)
+def test_where_a_choice_has_slope_0_an_infinite_cotangent_is_silent(name):
+    """In both modes, and in second derivatives: what is chosen does not change with x there."""
+    x = gd.input("x", (2,))
+    y = gd.sum(PICKED[name](x))
+    got = gd.evaluate([gd.grad(y, x), gd.jvp(y, x, np.ones(2)), gd.hessian(y, x), gd.hvp(y, x, np.ones(2))], {x: np.array([-1.5, -2.0])})
+    for value in got:
+        assert not np.any(value)
+        checked()
+
+
+UNTAKEN = {"x log x": lambda x: x * gd.log(x), "x sqrt x": lambda x: x * gd.sqrt(x), "log log": lambda x: gd.log(gd.log(x)),
+           "sin 1/x": lambda x: x * gd.sin(1 / x),
+           "exp sqrt": lambda x: gd.exp(gd.sqrt(x)), "quotient": lambda x: gd.tanh(1 / x) / x, "arccosh": lambda x: gd.arccosh(x) * x,
+           "log^2": lambda x: gd.square(gd.log(x))}
+
+
+@pytest.mark.parametrize("name", UNTAKEN)
+def test_the_branch_not_taken_is_silent_in_higher_derivatives(name):
+    """Reverse over reverse (over reverse), where the branch's own derivatives are infinite or NaN."""
+    x = gd.input("x", (3,))
+    y = gd.sum(gd.where(x > 0.1, UNTAKEN[name](x), x ** 3))
+    first = gd.grad(y, x)
+    second = gd.grad(gd.sum(first), x)
+    third = gd.grad(gd.sum(second), x)
+    a = np.array([0.0, -1.0, 2.0])
+    at = {x: a}
+    got = gd.evaluate([first, second, third], at)
+    np.testing.assert_array_equal(got[0][:2], [0, 3])
+    np.testing.assert_array_equal(got[1][:2], [0, -6])
+    np.testing.assert_array_equal(got[2][:2], [6, 6])
+    along = gd.evaluate([gd.hvp(y, x, np.ones(3)), gd.jvp(second, x, np.ones(3))], at)
+    np.testing.assert_allclose(got[1], along[0], rtol=1e-13)
+    np.testing.assert_allclose(got[2], along[1], rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(gd.evaluate(gd.hessian(y, x), at), np.diag(got[1]), rtol=1e-13)
+    checked(6)

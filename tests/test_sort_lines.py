@@ -143,7 +143,8 @@ def test_positions_of_keys_that_share_their_low_bits_are_found() -> None:
     random = np.random.default_rng(5)
     for size in (100, 1000, 200_000):
         steps = random.integers(-2**20, 2**20, size)
-        for x in (steps * 2**40, steps * 2**40 + 2**39, steps / 1024, steps * 2.0**300, np.where(steps > 0, np.inf, -1.5), np.where(steps > 0, np.nan, steps)):
+        for x in (steps * 2**40, steps * 2**40 + 2**39, steps / 1024, steps * 2.0**300, np.where(steps > 0, np.inf, -1.5),
+                  np.where(steps > 0, np.nan, steps)):
             assert np.array_equal(orders(x)[0], np.argsort(x, kind="stable")), size
 
 

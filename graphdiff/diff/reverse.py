@@ -15,7 +15,7 @@ from ..graph.build import CONTEXT, VARIABLE, as_node, make, public, scalar
 from ..graph.node import Node, Origin, describe
 from ..graph.opdef import MINUS_ONE, ONE, ZERO
 from ..graph.walk import toposort
-from ..ops.binary import add, multiply, zmul
+from ..ops.binary import add, equal, multiply, where, zmul
 from ..ops.creation import zeros_like
 from ..ops.families import cast
 from ..ops.movement import RESHAPE, sum_to
@@ -148,7 +148,9 @@ def sweep(y: Node, targets: Sequence[Node], seed: Node, ledger: dict[int, list[A
                     pending.setdefault(k, ZERO)
                     continue
                 else:
-                    t = times(g, partial)
+                    t = picked(g, partial) if op.picks else times(g, partial)
+                    if i == 1 and op == "zmul" and _comes_from_a_choice(inputs[0]):
+                        t = where(equal(inputs[0], 0.0), 0.0, t)
                 if t.shape != x.shape:
                     t = sum_to(t, x.shape)
                 old = pending.get(k)
@@ -199,6 +201,31 @@ def expanded(node: Node) -> tuple[list[Node], Node]:
     assert node.op.expand is not None      # no rule of any other kind: the registry has seen to it
     own = [make(RESHAPE, (x,), (x.shape,)) for x in node.inputs]
     return own, node.op.expand(tuple(own), node._attrs)
+
+
+def picked(g: Node, p: Node) -> Node:
+    """g p where p is a number that picks (OpDef.picks): sqrt(relu(x)) has the slope 0 below 0, although sqrt's is infinite at 0."""
+    if g.op.name == "constant" and g.shape == () and math.isfinite(g._attrs[0][()]):
+        return times(g, p)
+    return zmul(p, g)
+
+
+# What hands a cotangent on: its first operand is 0 wherever it was.
+_HANDED_ON = frozenset(("zmul", "multiply", "negative", "add", "sum", "cast", "reshape", "broadcast_to", "transpose"))
+_HANDS = 32
+
+
+def _comes_from_a_choice(g: Node) -> bool:
+    """Is the first factor of a zmul a cotangent that a `where` has made 0 where its branch was not taken? There zmul is 0 whatever its other factor
+    is, and so is that one's slope: a cotangent of it that is infinite must not meet the 0. (Elsewhere the product is as it stands: what cancels is
+    recognised by its form.)"""
+    for _ in range(_HANDS):
+        if g.op == "where":
+            return True
+        if g.op.name not in _HANDED_ON:
+            return False
+        g = g.inputs[0]
+    return False
 
 
 def times(g: Node, p: Node) -> Node:

@@ -65,6 +65,7 @@ class OpDef:
     zero: bool = False                            # connected, derivative zero everywhere
     cuts: str | None = None                       # why there is none
 
+    picks: bool = False                           # partials are numbers that pick: where one is 0 nothing flows, were the cotangent infinite
     linear: tuple[int, ...] = ()                  # operands in which the op is (multi)linear: gives forward mode
     jvp: Callable[..., Any] | None = None         # jvp(tangents, node) -> node, when neither partials nor linear serve
 

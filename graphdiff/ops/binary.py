@@ -96,9 +96,9 @@ def _real_min(x: Any, y: Any) -> Any:
 
 
 maximum = binary("maximum", "the larger; NaN wins; a tie shares the derivative", np.maximum, (_pick(_gt, _ge), _pick(_lt, _le)),
-                 kind="any", ulp=0, symbol="max", latex=r"\max({0}, {1})", analytic=_real_max)
+                 kind="any", picks=True, ulp=0, symbol="max", latex=r"\max({0}, {1})", analytic=_real_max)
 minimum = binary("minimum", "the smaller; NaN wins; a tie shares the derivative", np.minimum, (_pick(_lt, _le), _pick(_gt, _ge)),
-                 kind="any", ulp=0, symbol="min", latex=r"\min({0}, {1})", analytic=_real_min)
+                 kind="any", picks=True, ulp=0, symbol="min", latex=r"\min({0}, {1})", analytic=_real_min)
 
 
 def _or_nan(test: Any) -> Any:
@@ -111,9 +111,9 @@ def _swap(test: Any) -> Any:
 
 
 _fmax = binary("fmax", "the larger; NaN loses", np.fmax,
-               (_pick(_or_nan(_gt), _or_nan(_ge)), _pick(_swap(_or_nan(_gt)), _swap(_or_nan(_ge)))), ulp=0, analytic=_real_max)
+               (_pick(_or_nan(_gt), _or_nan(_ge)), _pick(_swap(_or_nan(_gt)), _swap(_or_nan(_ge)))), picks=True, ulp=0, analytic=_real_max)
 _fmin = binary("fmin", "the smaller; NaN loses", np.fmin,
-               (_pick(_or_nan(_lt), _or_nan(_le)), _pick(_swap(_or_nan(_lt)), _swap(_or_nan(_le)))), ulp=0, analytic=_real_min)
+               (_pick(_or_nan(_lt), _or_nan(_le)), _pick(_swap(_or_nan(_lt)), _swap(_or_nan(_le)))), picks=True, ulp=0, analytic=_real_min)
 
 
 def fmax(x: Any, y: Any) -> Node:

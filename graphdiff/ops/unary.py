@@ -41,7 +41,7 @@ sign: Unary = unary("sign", "-1, 0 or 1; NaN stays", np.sign, kind="any", zero=T
 square: Unary = unary("square", "x x", np.square, lambda x, y: 2.0 * x, kind="any", of_bool=lambda x: square(cast(x, INT64)), ulp=0,
                       symbol="x²", latex="{0}^2")
 relu = unary("relu", "max(x, 0)", lambda x: np.where(x <= 0, np.zeros_like(x), x),
-             lambda x, y: cast(_b().greater(x, 0.0), x.dtype), kind="any", ulp=0, latex=r"\mathrm{{relu}}({0})",
+             lambda x, y: cast(_b().greater(x, 0.0), x.dtype), kind="any", picks=True, ulp=0, latex=r"\mathrm{{relu}}({0})",
              analytic=lambda x: np.where(np.real(x) <= 0, 0 * x, x))
 reciprocal = unary("reciprocal", "1 / x", np.reciprocal, lambda x, y: -square(y), ulp=0, domain=((0.3, 3.0),), symbol="1/x",
                    latex="1/{0}")
