@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dims import Dim
+from ..dims import Dim, bounds
 from ..dims import evaluate as evaluate_dim
 from ..errors import GraphdiffError, OutOfBounds, ShapeError, compose, located_error
 from ..graph.build import CONSTANT, INPUT, SLICING, call_of
@@ -60,11 +60,11 @@ def _checked(node: Node, ins: tuple[Node, ...], bindings: Mapping[str, int]) -> 
 
 def _check_stretched(node: Node, ins: tuple[Node, ...], wanted: Sequence[int]) -> None:
     """A size with a name that was taken for another's may not turn out to be 1 beside it: the value could be computed, but the derivative does
-    not sum over that axis."""
+    not sum over that axis. (What has one element at most, as x[:1], was not taken for another's.)"""
     for x, now in zip(node.inputs, ins, strict=True):
         first = len(wanted) - len(now.shape)
         for i, n in enumerate(now.shape):
-            if n == 1 and wanted[first + i] != 1 and isinstance(x.shape[i], Dim):
+            if n == 1 and wanted[first + i] != 1 and bounds(x.shape[i])[1] > 1:
                 raise ShapeError(f"size {x.shape[i]} was taken for {node.shape[first + i]} while building, but is 1 beside {wanted[first + i]}")
 
 
