@@ -79,7 +79,7 @@ def reductions() -> Iterator[Row]:
                     yield from reduction(name, (300, 400), axis, layout, dtype)
 
 
-def m_sort(m: Any, x: Any) -> Any:
+def sort_last(m: Any, x: Any) -> Any:
     return m.sort(x, axis=-1)
 
 
@@ -94,7 +94,7 @@ def scans_and_sorts() -> Iterator[Row]:
                         yield both(f"cumprod axis={axis} {shape}", [shape], dtype, lambda m, x, axis=axis: m.cumprod(x, axis=axis),
                                    1e-2 if dtype == "float32" else 1e-9)
         for shape in SORTED:
-            yield both(f"sort {shape}", [shape], dtype, m_sort)
+            yield both(f"sort {shape}", [shape], dtype, sort_last)
             yield Row(f"argsort {shape} {dtype}", partial(operands, shape, dtype=dtype), gd.argsort, lambda x: np.argsort(x, kind="stable"))
         yield both("sort axis=0 (100, 1000)", [(100, 1000)], dtype, lambda m, x: m.sort(x, axis=0))
         yield Row(f"argsort axis=0 (100, 1000) {dtype}", partial(operands, (100, 1000), dtype=dtype), lambda x: gd.argsort(x, axis=0),
@@ -252,7 +252,7 @@ def large() -> Iterator[Row]:
                 yield from reduction(name, LARGE, axis, "", dtype)
         yield both(f"cumsum axis=1 {LARGE}", [LARGE], dtype, lambda m, x: m.cumsum(x, axis=1), 1e-2 if dtype == "float32" else 1e-9)
         for n in (1_000_000, 4_000_000):
-            yield both(f"sort ({n},)", [(n,)], dtype, m_sort)
+            yield both(f"sort ({n},)", [(n,)], dtype, sort_last)
             yield Row(f"argsort ({n},) {dtype}", partial(operands, (n,), dtype=dtype), gd.argsort, lambda x: np.argsort(x, kind="stable"))
         for name in ("stack", "concatenate", "flip", "roll", "repeat"):
             count, f = MOVES[name]

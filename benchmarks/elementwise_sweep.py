@@ -3,7 +3,7 @@
 Contiguous arrays of a thousand and a million elements (of float32 and int64 of ten million, too), with an array or a number as second
 operand, conversions between dtypes, divisions by constants, and operands that are strided, turned or broadcast.
 
-    python benchmarks/elementwise_sweep.py                 # everything, about a minute
+    python benchmarks/elementwise_sweep.py                 # everything, some four minutes
     python benchmarks/elementwise_sweep.py 'float64 1e6'   # by name
 """
 from __future__ import annotations

@@ -166,6 +166,6 @@ static inline int gdi_add(int64_t a, int64_t b, int64_t *out) { return __builtin
 void *gdi_alloc(int64_t nbytes);     /* GDI_ALIGN-aligned, cleared; NULL when out of memory */
 void gdi_free(void *p);
 int64_t gdi_now_ns(void);
-enum { GDI_LARGE_L1 = 48 << 10 };
 int64_t gdi_l1_nbytes(void);         /* of a core's first data cache, 0 when unknown: for choices that no bit of a result depends on */
+enum { GDI_LARGE_L1 = 48 << 10 };    /* from so many on, products and what goes past the caches are read ahead otherwise: see there */
 #endif

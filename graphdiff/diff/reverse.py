@@ -210,7 +210,7 @@ def picked(g: Node, p: Node) -> Node:
     return zmul(p, g)
 
 
-# What hands a cotangent on: its first operand is 0 wherever it was.
+# What hands a cotangent on to the next, by its first operand, and how far back is looked.
 _HANDED_ON = frozenset(("zmul", "multiply", "negative", "add", "sum", "cast", "reshape", "broadcast_to", "transpose"))
 _HANDS = 32
 
