@@ -269,6 +269,8 @@ def halves():
     fit("f_h_cos", lambda z: mp.cos(mp.sqrt(z)), 0, q, 18, "cos(r) by z = r^2", True)
     fit("f_h_sin", of_square(lambda r: mp.sin(r) / r, mpf(1)), 0, q, 18, "sin(r) / r by z = r^2", True)
     fit("f_h_acos", series(lambda u: mp.acos(1 - u) / mp.sqrt(u), mp.sqrt(2)), 0, 1, 18, "acos(1 - u) / sqrt(u)", True)
+    fit("f_h_asin", of_square(lambda r: mp.asin(r) / r, mpf(1)), 0, "0.2501", 18, "asin(r) / r by z = r^2", True)
+    fit("f_h_asinh", of_square(lambda r: mp.asinh(r) / r, mpf(1)), 0, "0.2501", 18, "asinh(r) / r by z = r^2", True)
 
 
 def grid(name, numbers, single, what):
