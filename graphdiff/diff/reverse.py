@@ -149,8 +149,8 @@ def sweep(y: Node, targets: Sequence[Node], seed: Node, ledger: dict[int, list[A
                     continue
                 else:
                     t = picked(g, partial) if op.picks else times(g, partial)
-                    if i == 1 and op == "zmul" and _comes_from_a_choice(inputs[0]):
-                        t = where(equal(inputs[0], 0.0), 0.0, t)
+                    if i == 1 and op == "zmul" and t.op == "zmul" and _comes_from_a_choice(inputs[0]):
+                        t = where(equal(inputs[0], 0.0), zmul(inputs[0], g), t)      # not 0: it has a slope in inputs[0]
                 if t.shape != x.shape:
                     t = sum_to(t, x.shape)
                 old = pending.get(k)
