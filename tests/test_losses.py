@@ -43,6 +43,8 @@ def test_distances_between_distributions():
     assert abs(value(L.lp(gd.constant(p), q)) - np.sqrt(0.0625 * 2 + 0.25)) < 1e-15
     assert abs(value(L.lp(gd.constant(p), q, 3)) - (2 * 0.25 ** 3 + 0.125) ** (1 / 3)) < 1e-15
     assert value(L.lp(gd.constant(p), q, float("inf"))) == 0.5
+    for order in (1, 2, 3, float("inf")):                # of nothing 0, as norms are
+        assert value(L.lp(gd.constant(np.zeros((0, 3))), np.zeros((0, 3)), order, axis=0)) == 0
     assert abs(value(L.kl(gd.constant(p), q)) - np.log(2)) < 1e-15
     assert value(L.kl(gd.constant(q), p)) == np.inf      # q puts 1/2 where p has nothing
     assert value(L.kl(gd.constant(p), p)) == 0.0

@@ -73,11 +73,11 @@ def lp(p: Any, q: Any, order: Any = 2.0, *, axis: int = -1, reduction: str = "me
         raise ShapeError(f"order is a number, at least 1, not {order!r}")
     d = absolute(p - q)
     if order == float("inf"):
-        return _reduce(reduce.max(d, axis=axis), reduction)
+        return _reduce(reduce.norm(d, order, axis), reduction)
     if order == 1:
         return _reduce(reduce.sum(d, axis=axis), reduction)
     # In units of the largest difference, where powers neither overflow nor vanish; the distance does not depend on the unit.
-    top = stop_gradient(reduce.max(d, axis=axis, keepdims=True))
+    top = stop_gradient(reduce.norm(d, float("inf"), axis, True))
     unit = where(logical_and(greater(top, 0.0), isfinite(top)), top, 1.0)
     return _reduce(squeeze(unit, axis) * reduce.norm(divide(d, unit), order, axis), reduction)
 
