@@ -144,6 +144,32 @@ def test_deep_products_have_the_same_bits_whatever_the_first_cache_holds(dtype):
         lib.gd_force_l1(-1)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_convolutions_have_the_same_bits_whatever_the_first_cache_holds(dtype):
+    """Tiles of 8 x 2 and 8 x 3 registers, inside rows and across them, of planes and of patches, added to what is there or not; filters left over."""
+    from graphdiff.runtime.native import lib
+    cases = [((2, 5, 9, 58), (16, 5, 3, 3), 1), ((1, 64, 7, 40), (20, 64, 3, 3), 1), ((2, 9, 11, 24), (8, 9, 5, 5), 2), ((1, 100, 5, 64), (9, 100, 3, 3), 1),
+             ((3, 120, 1, 150), (24, 120, 1, 1), 0), ((4, 33, 5, 5), (40, 33, 3, 3), 1), ((1, 3, 30, 100), (17, 3, 7, 7), 3), ((2, 4, 6, 130), (8, 4, 3, 2), 1)]
+    try:
+        for shape, window, padding in cases:
+            x, w = drawn(shape, dtype), drawn(window, dtype, 1)
+            a, b = gd.input("a", shape, dtype), gd.input("b", window, dtype)
+            y = gd.conv(a, b, padding=padding)
+            f = gd.function([a, b], [y, gd.grad(gd.sum(y * y), a)], threads=1)
+            wide = np.pad(x.astype("float64"), ((0, 0), (0, 0), (padding, padding), (padding, padding)))
+            seen = np.lib.stride_tricks.sliding_window_view(wide, window[2:], (2, 3))
+            want = np.einsum("nchwij,ocij->nohw", seen, w.astype("float64"))
+            results = []
+            for nbytes in (32 << 10, 48 << 10):
+                lib.gd_force_l1(nbytes)
+                results.append([r.copy() for r in f(x, w)])
+            np.testing.assert_allclose(results[0][0], want, rtol=0, atol=30 * np.prod(window[1:]) * np.finfo(dtype).eps)
+            for one, other in zip(*results, strict=True):
+                assert one.tobytes() == other.tobytes(), (shape, window)
+    finally:
+        lib.gd_force_l1(-1)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
 @pytest.mark.parametrize("columns", [1, 3, 4, 7, 8, 9, 16, 31, 32, 33, 64, 100, 127, 128, 129, 250, 256, 257, 500, 513, 600])
 def test_outer_products_of_short_rows(columns, dtype):

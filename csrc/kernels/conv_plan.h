@@ -119,7 +119,7 @@ typedef struct conv_stretch {
 
 /* CONV_PLANES: the planes share L2 with the packed weights. CONV_DEPTH: bytes of one channel's packed weights in one
  * pass; CONV_ROWS: destination channels of an item, enough that making the planes again for the next ones is cheap. */
-enum { CONV_PLANES = 256 << 10, CONV_DEPTH = 4096, CONV_ROWS = 128, CONV_SLACK = 4096 };
+enum { CONV_PLANES = 256 << 10, CONV_DEPTH = 3072, CONV_ROWS = 128, CONV_SLACK = 4096 };
 /* Patches: destination channels of an item, and bytes of a row of positions. */
 enum { CONV_PATCH_ROWS = 256, CONV_PATCH_NBYTES = 448 };
 /* The same for the weight gradient. CONV_W_POSITIONS: bytes of one filter's cotangents in a block. */
