@@ -240,3 +240,24 @@ def test_a_cotangent_that_happens_to_be_0_behind_a_choice_still_has_a_slope(name
         np.testing.assert_allclose(f(at), gd.evaluate(forward, {x: at}), rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(f(at), f(at * (1 + 1e-9)), rtol=1e-6, atol=1e-6)
         checked(3)
+
+
+def test_powers_to_the_0_and_ties_of_logaddexp_have_a_slope():
+    """y x^(y-1) where y is 0, and e^x / (e^x + e^y) where x is y, are points of smooth functions: derivatives to fourth order, in both modes."""
+    w, t, x = gd.input("w", (2,)), gd.input("t"), gd.input("x")
+    np.testing.assert_allclose(gd.evaluate(gd.hessian(w[0] ** w[1], w), {w: [2.0, 0.0]}), [[0, 0.5], [0.5, np.log(2) ** 2]], rtol=1e-14)
+    np.testing.assert_array_equal(gd.evaluate(gd.hessian(w[0] ** w[1], w), {w: [0.0, 0.0]}), np.zeros((2, 2)))
+    for y, v, at, want in ((t ** t, t, 1.0, [1, 2, 3, 8]), ((2 + t) ** t, t, 0.0, [np.log(2), np.log(2) ** 2 + 1]),
+                           (gd.logaddexp(x, 0.5), x, 0.5, [0.5, 0.25, 0, -0.125]), (gd.logaddexp(0.5, 2 * x), x, 0.25, [1, 1, 0, -2])):
+        reverse, forward = [gd.grad(y, v)], [gd.jvp(y, v, 1.0)]
+        for _ in want[1:]:
+            reverse.append(gd.grad(reverse[-1], v))
+            forward.append(gd.jvp(forward[-1], v, 1.0))
+        np.testing.assert_allclose(gd.evaluate(reverse, {v: at}), want, rtol=1e-14, atol=1e-15)
+        np.testing.assert_allclose(gd.evaluate(forward, {v: at}), want, rtol=1e-14, atol=1e-15)
+        checked(2)
+    z = gd.input("z")
+    y = gd.logaddexp(x, z)
+    first = gd.grad(y, [x, z])
+    for end, share in ((np.inf, 0.5), (-np.inf, 0.0)):
+        assert [float(d) for d in gd.evaluate([*first, gd.grad(first[0], x)], {x: end, z: end})] == [share, share, 0]

@@ -116,6 +116,28 @@ def test_forward_mode_through_a_row_of_checkpoints_is_linear_work():
     np.testing.assert_allclose(gd.evaluate(gd.jvp(f(x), x, [1.0, 2.0, 3.0]), {x: np.ones(3)}), [2, 4, 6])
 
 
+def test_a_tangent_of_what_depends_on_another_adds_to_what_comes_from_there():
+    """<u, J v> = <J^T u, v> for any list of nodes, in any order, twice named ones included."""
+    x, b = gd.input("x"), gd.input("b")
+    h = 3 * x
+    k = h * b
+    y = h ** 2 + x * k
+    at = {x: 2.0, b: 0.5}
+    for nodes in ([x, h], [h, x], [x, h, k, b], [k, x, h], [h, x, h], [b, h]):
+        slopes = gd.evaluate(gd.grad(y, nodes), at)
+        for v in ([1.0, 0.0, 0.0, 0.0], [1.0, -2.0, 3.0, 0.5]):
+            got = gd.evaluate(gd.jvp(y, nodes, v[:len(nodes)]), at)
+            np.testing.assert_allclose(got, np.dot(slopes, v[:len(nodes)]), rtol=1e-14)
+
+
+def test_a_jacobian_has_its_variables_dtype_in_both_modes():
+    for n in (0, 2, 5):
+        x = gd.input("x", (n,))
+        y = gd.stack([gd.sum(x), gd.sum(x * x)]).astype("float32")
+        for mode in ("auto", "forward", "reverse"):
+            assert gd.jacobian(y, x, mode).dtype == "float64"
+
+
 def test_a_checkpoint_given_one_node_twice_counts_its_tangent_once():
     x = gd.input("x", (3,))
     y = gd.checkpoint(lambda a, b: a * b)(x, x)

@@ -26,7 +26,8 @@ from .reverse import _check_float, connected, expanded, sweep, times
 def jvp(y: Any, x: Any, tangent: Any) -> Any:
     """The derivative of y along a direction: J t, by forward mode.
 
-    x: a node or a list of nodes; tangent: nodes, arrays or numbers of the same shapes. Zeros where y does not depend on x.
+    x: a node or a list of nodes; tangent: nodes, arrays or numbers of the same shapes. Zeros where y does not depend on x. If one of x
+    depends on another, its tangent is the given one and what the other's makes of it: J is the transpose of what grad has.
     """
     single = not isinstance(y, (list, tuple))
     ys = [as_node(y)] if single else [as_node(v) for v in y]
@@ -59,9 +60,22 @@ def jvp(y: Any, x: Any, tangent: Any) -> Any:
 def _pushed(ys: Sequence[Node], xs: Sequence[Node], tangents: dict[int, Any]) -> None:
     before = CONTEXT.now
     try:
+        join(xs, tangents)
         push(ys, xs, tangents)
     finally:
         CONTEXT.now = before
+
+
+def join(xs: Sequence[Node], tangents: dict[int, Any]) -> None:
+    """To the tangent of each of xs, what those of the xs behind it make of it."""
+    order = sorted({id(x): x for x in xs}.values(), key=lambda x: x.serial)
+    for k, x in enumerate(order):
+        if k and x.inputs:
+            found = {id(v): tangents[id(v)] for v in order[:k]}
+            push([x], order[:k], found)
+            t = found.get(id(x))
+            if t is not None and t is not ZERO:
+                tangents[id(x)] = add(tangents[id(x)], t)
 
 
 def push(ys: Sequence[Node], xs: Sequence[Node], tangents: dict[int, Any]) -> None:

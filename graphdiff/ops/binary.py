@@ -16,7 +16,7 @@ from ..graph.opdef import MINUS_ONE, ONE, ZERO, OpDef, register
 from ..specs import broadcast, check_shape
 from . import special
 from .families import MISSING, Binary, _infer_binary, binary, cast, lift, misfit, operands, pair
-from .unary import log, logical_not, reciprocal, sigmoid, sign, square, trunc_, unary
+from .unary import isinf, log, logical_not, reciprocal, sigmoid, sign, square, trunc_, unary
 
 add = binary("add", "x + y", np.add, (ONE, ONE), kind="any", ulp=0, symbol="+", latex="{0} + {1}")
 subtract = binary("subtract", "x - y", np.subtract, (ONE, MINUS_ONE), kind="any", bools=False, ulp=0, symbol="-", latex="{0} - {1}")
@@ -30,7 +30,7 @@ zmul = binary("zmul", "x y, but 0 where x is 0", special.zmul, (lambda x, y, z: 
 
 
 def _power_dx(x: Node, y: Node, z: Node) -> Any:
-    """y x^(y-1) by its limit: 0 where y = 0, also at x = 0."""
+    """y x^(y-1) by its limit: 0 where y = 0, also at x = 0. Beside x = 0 by zmul, which keeps the slope in y: a `where` would cut it off."""
     if y.op.name == "constant" and y.size == 1:
         p = float(y._attrs[0].reshape(())[()])
         if p == 0:
@@ -38,7 +38,7 @@ def _power_dx(x: Node, y: Node, z: Node) -> Any:
         if p == 1:
             return ONE
         return y * power(x, y - 1.0)
-    return where(equal(y, 0.0), 0.0, y * power(x, y - 1.0))
+    return where(logical_and(equal(x, 0.0), equal(y, 0.0)), 0.0, zmul(y, power(x, y - 1.0)))
 
 
 def _power_dy(x: Node, y: Node, z: Node) -> Node:
@@ -173,8 +173,9 @@ logaddexp = binary("logaddexp", "log(e^x + e^y)", np.logaddexp, (lambda x, y, z:
 
 def _share(x: Node, y: Node) -> Node:
     """sigmoid(x - y); two equal infinities share evenly, 0 when both are -inf (nothing flows through log 0)."""
-    d = where(equal(x, y), 0.0, x - y)
-    return where(logical_and(equal(x, y), equal(x, -np.inf)), 0.0, sigmoid(d))
+    alike = equal(x, y)
+    d = where(logical_and(alike, isinf(x)), 0.0, x - y)        # two numbers alike are a point like any other, with a slope
+    return where(logical_and(alike, equal(x, -np.inf)), 0.0, sigmoid(d))
 
 
 xlogy = binary("xlogy", "x log y, 0 where x is 0", special.xlogy, (lambda x, y, z: log(y), lambda x, y, z: x / y), ulp=4,
