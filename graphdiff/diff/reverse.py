@@ -113,6 +113,7 @@ def sweep(y: Node, targets: Sequence[Node], seed: Node, ledger: dict[int, list[A
     wanted = {id(t) for t in targets}
     pending: dict[int, Any] = {id(y): seed} if id(y) in reach else {}
     result: dict[int, Any] = {}
+    chosen: dict[int, bool] = {}
     context, scope = CONTEXT, CONTEXT.now[2]
     for node in reversed(order):
         key = id(node)
@@ -149,7 +150,7 @@ def sweep(y: Node, targets: Sequence[Node], seed: Node, ledger: dict[int, list[A
                     continue
                 else:
                     t = picked(g, partial) if op.picks else times(g, partial)
-                    if i == 1 and op == "zmul" and t.op == "zmul" and _comes_from_a_choice(inputs[0]):
+                    if i == 1 and op == "zmul" and t.op == "zmul" and _comes_from_a_choice(inputs[0], chosen):
                         t = where(equal(inputs[0], 0.0), zmul(inputs[0], g), t)      # not 0: it has a slope in inputs[0]
                 if t.shape != x.shape:
                     t = sum_to(t, x.shape)
@@ -210,22 +211,24 @@ def picked(g: Node, p: Node) -> Node:
     return zmul(p, g)
 
 
-# What hands a cotangent on to the next, by its first operand, and how far back is looked.
-_HANDED_ON = frozenset(("zmul", "multiply", "negative", "add", "sum", "cast", "reshape", "broadcast_to", "transpose"))
-_HANDS = 32
-
-
-def _comes_from_a_choice(g: Node) -> bool:
-    """Is the first factor of a zmul a cotangent that a `where` has made 0 where its branch was not taken? There zmul is 0 whatever its other factor
-    is, and so is that one's slope: a cotangent of it that is infinite must not meet the 0. (Elsewhere the product is as it stands: what cancels is
-    recognised by its form.)"""
-    for _ in range(_HANDS):
-        if g.op == "where":
-            return True
-        if g.op.name not in _HANDED_ON:
-            return False
-        g = g.inputs[0]
-    return False
+def _comes_from_a_choice(g: Node, known: dict[int, bool]) -> bool:
+    """Is the first factor of a zmul made of a cotangent (or tangent) that a `where` has made 0 where its branch was not taken? There zmul is 0
+    whatever its other factor is, and so is that one's slope: a cotangent of it that is infinite must not meet the 0. (Elsewhere the product is as it
+    stands: what cancels is recognised by its form.) known: the answers so far, by id, of one sweep."""
+    stack = [g]
+    while stack:
+        node = stack[-1]
+        if id(node) in known:
+            stack.pop()
+            continue
+        made = [x for x in node.inputs if x.origin is not None]          # the others are not derivatives
+        unknown = [x for x in made if id(x) not in known]
+        if node.op != "where" and unknown:
+            stack.extend(unknown)
+            continue
+        known[id(node)] = node.op == "where" or any(known[id(x)] for x in made)
+        stack.pop()
+    return known[id(g)]
 
 
 def times(g: Node, p: Node) -> Node:
