@@ -84,6 +84,18 @@ def test_a_number_alone_and_a_long_sum(capsys):
     assert run(capsys, "trace", "+".join(["x"] * 4000), "x=0.5")[0] == 0
 
 
+def test_options_may_stand_anywhere(capsys, tmp_path):
+    want = run(capsys, "trace", "x*y", "x=3", "y=2", "--wrt", "x")
+    assert want[0] == 0 and "x" in want[1]
+    for arguments in (["x*y", "--wrt", "x", "x=3", "y=2"], ["x*y", "x=3", "--wrt=x", "y=2"], ["--wrt", "x", "x*y", "x=3", "y=2"],
+                      ["--wrt", "x", "--", "x*y", "x=3", "y=2"]):
+        assert run(capsys, "trace", *arguments) == want
+    assert run(capsys, "trace", "x*y", "--save", str(tmp_path / "t.txt"), "x=3", "y=2")[0] == 0 and (tmp_path / "t.txt").exists()
+    with pytest.raises(SystemExit):
+        run(capsys, "trace", "x*y", "x=3", "y=2", "--wrt")
+    assert "--wrt: expected one argument" in capsys.readouterr().err
+
+
 def test_unknown_wrt(capsys):
     assert "no such input" in run(capsys, "trace", "x*x", "x=3", "--wrt", "z")[2]
 

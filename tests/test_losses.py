@@ -66,6 +66,13 @@ def test_lp_of_equal_distributions_has_zero_gradient(order):
     assert y == 0 and not g.any()
 
 
+def test_lp_has_the_curvature_of_a_length_where_one_difference_is_0():
+    p = gd.input("p", (3,))
+    h = gd.evaluate(gd.hessian(L.lp(p, [1.0, 2.0, 3.0]), p), {p: [1.0, 5.0, 7.0]})
+    u = np.array([0, 3, 4]) / 5
+    np.testing.assert_allclose(h, (np.eye(3) - np.outer(u, u)) / 5, atol=1e-15)
+
+
 SAMPLES = {
     "mse": (lambda a, b: L.mse(a, b), lambda a, b: np.mean((a - b) ** 2)),
     "mae": (lambda a, b: L.mae(a, b), lambda a, b: np.mean(np.abs(a - b))),

@@ -67,6 +67,16 @@ def test_a_wrong_label_is_named_with_its_sample():
     checked(5)
 
 
+def test_a_segment_does_not_count_from_the_end():
+    x, i = gd.input("x", (3, 2)), gd.input("i", (3,), "int64")
+    for f in (gd.segment_sum, gd.segment_mean, gd.segment_max):
+        with pytest.raises(OutOfBounds, match=rf"{f.__name__}: index -1 is out of bounds for axis 0 with size 3 \(at \[1\] of the indices\)"):
+            gd.evaluate(f(x, i, 3), {x: np.ones((3, 2)), i: [0, -1, 2]})
+        with pytest.raises(OutOfBounds, match=rf"{f.__name__}: .*index -1 is out of bounds"):
+            f(np.ones((3, 2)), [0, -1, 2], 3)
+        checked(2)
+
+
 def test_a_function_inside_another_is_named_after_it_when_built():
     x, i = gd.input("x", ("n", 4)), gd.input("i", ("m", 1), "int64")
     with pytest.raises(ShapeError, match=r"(?s)^take_along_axis: broadcast_to: cannot broadcast \[m, 1\] to \[n, 1\]" + HERE):

@@ -6,10 +6,26 @@ import math
 import os
 import sys
 from collections.abc import Sequence
+from itertools import islice
 
 from ..errors import FormatError, GraphdiffError
 
 _MINUS = "\0"            # no argument of a process can hold it
+
+
+def _options_last(arguments: Sequence[str]) -> list[str]:
+    """The arguments of trace with its options behind the others: argparse takes positional ones in one place only."""
+    options: list[str] = []
+    rest: list[str] = []
+    left = iter(arguments)
+    for a in left:
+        if a == "--":                            # what follows is not looked at
+            return [*options, *rest, a, *left]
+        if a in ("--wrt", "--save"):
+            options += [a, *islice(left, 1)]
+        else:
+            (options if a in ("-h", "--help") or a.startswith(("--wrt=", "--save=")) else rest).append(a)
+    return rest + options
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -21,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     trace.add_argument("expression")
     trace.add_argument("values", nargs="*", metavar="name=value")
     trace.add_argument("--wrt", action="append", help="differentiate with respect to this input only (may be repeated)")
-    trace.add_argument("--save", metavar="FILE", help="write the trace too; the suffix says how: .html .svg .md .tex .csv .txt .dot")
+    trace.add_argument("--save", metavar="FILE", help="write the trace too; the suffix says how: .html .svg .png .pdf .md .tex .csv .txt .dot")
     bench = commands.add_parser("bench", help="time kernels side by side with NumPy")
     bench.add_argument("names", nargs="*", metavar="NAME", help="benchmarks whose name contains one of these; all by default. "
                        "growth: how graphdiff's time grows with sizes, depth and nodes")
@@ -37,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments[:1] == ["trace"]:
         # An expression may begin with a minus; argparse takes only what begins otherwise for one.
         arguments[1:] = [_MINUS + a if a.startswith("-") and a != "-h" and a.partition("=")[0] not in ("--help", "--wrt", "--save", "--") else a
-                         for a in arguments[1:]]
+                         for a in _options_last(arguments[1:])]
     options = parser.parse_args(arguments)
     try:
         if options.command == "trace":

@@ -585,7 +585,7 @@ def _segment_max_vjp(g: Node, node: Node, needs: Any) -> Any:
     hit = equal(x, make(GATHER, (node, ids), (0,)))
     if x.dtype.kind == "f":
         hit = logical_or(hit, not_equal(x, x))
-    count = segment_sum(cast(hit, x.dtype), ids, node._attrs[0])
+    count = _summed(cast(hit, x.dtype), ids, node._attrs[0])
     return (where(hit, make(GATHER, (g / where(equal(count, 0.0), 1.0, count), ids), (0,)), 0.0), None)
 
 
@@ -605,15 +605,18 @@ def _segments(data: Any, segment_ids: Any) -> tuple[Node, Node]:
     x, ids = as_node(data), _index_node(segment_ids)
     if ids.ndim != 1 or x.ndim < 1 or (x.shape[0] != ids.shape[0] and isinstance(x.shape[0], int) and isinstance(ids.shape[0], int)):
         raise ShapeError(f"segment_ids must be one id a row: {format_shape(ids.shape)} for data of {format_shape(x.shape)}")
-    return x, ids
+    return x, from_zero(ids)
+
+
+def _summed(x: Node, ids: Node, num_segments: Any) -> Node:
+    return make(SCATTER_ADD, (zeros((num_segments, *x.shape[1:]), x.dtype), ids, x), (0,))
 
 
 @public
 def segment_sum(data: Any, segment_ids: Any, num_segments: Any) -> Node:
     """Rows of data summed by their segment id (0 .. num_segments - 1), in order; an empty segment gives 0."""
     x, ids = _segments(data, segment_ids)
-    (num_segments,) = as_shape((num_segments,))
-    return make(SCATTER_ADD, (zeros((num_segments, *x.shape[1:]), x.dtype), ids, x), (0,))
+    return _summed(x, ids, as_shape((num_segments,))[0])
 
 
 @public
@@ -623,9 +626,9 @@ def segment_mean(data: Any, segment_ids: Any, num_segments: Any) -> Node:
     x, ids = _segments(data, segment_ids)
     (num_segments,) = as_shape((num_segments,))
     x = floating(x)
-    count = segment_sum(full((ids.shape[0],), 1, x.dtype if x.dtype is not FLOAT16 else "float32"), ids, num_segments)
+    count = _summed(full((ids.shape[0],), 1, x.dtype if x.dtype is not FLOAT16 else "float32"), ids, num_segments)
     count = reshape_to(maximum(count, 1.0), (num_segments, *[1] * (x.ndim - 1)))
-    return cast(segment_sum(x, ids, num_segments) / count, x.dtype)
+    return cast(_summed(x, ids, num_segments) / count, x.dtype)
 
 
 @public
