@@ -148,8 +148,10 @@ def test_deep_products_have_the_same_bits_whatever_the_first_cache_holds(dtype):
 def test_convolutions_have_the_same_bits_whatever_the_first_cache_holds(dtype):
     """Tiles of 8 x 2 and 8 x 3 registers, inside rows and across them, of planes and of patches, added to what is there or not; filters left over."""
     from graphdiff.runtime.native import lib
-    cases = [((2, 5, 9, 58), (16, 5, 3, 3), 1), ((1, 64, 7, 40), (20, 64, 3, 3), 1), ((2, 9, 11, 24), (8, 9, 5, 5), 2), ((1, 100, 5, 64), (9, 100, 3, 3), 1),
-             ((3, 120, 1, 150), (24, 120, 1, 1), 0), ((4, 33, 5, 5), (40, 33, 3, 3), 1), ((1, 3, 30, 100), (17, 3, 7, 7), 3), ((2, 4, 6, 130), (8, 4, 3, 2), 1)]
+    cases = [((2, 5, 9, 58), (16, 5, 3, 3), 1), ((1, 64, 7, 40), (20, 64, 3, 3), 1), ((2, 9, 11, 24), (8, 9, 5, 5), 2),
+             ((1, 100, 5, 64), (9, 100, 3, 3), 1),
+             ((3, 120, 1, 150), (24, 120, 1, 1), 0), ((4, 33, 5, 5), (40, 33, 3, 3), 1), ((1, 3, 30, 100), (17, 3, 7, 7), 3),
+             ((2, 4, 6, 130), (8, 4, 3, 2), 1)]
     try:
         for shape, window, padding in cases:
             x, w = drawn(shape, dtype), drawn(window, dtype, 1)

@@ -223,6 +223,13 @@ def test_random_ops_match_their_reference():
     SEEN.update(op_names([normal]))
 
 
+def test_uniform_numbers_of_float16_are_all_that_there_are_below_1():
+    u = gd.evaluate(gd.random.uniform(gd.random.key(3), (200_000,), "float16"), {})
+    assert u.dtype == np.float16 and u.min() == 0 and u.max() == np.float16(1 - 2.0 ** -11)
+    assert len(np.unique(u)) == 2048 and abs(u.astype("float64").mean() + 2.0 ** -12 - 0.5) < 0.003
+    checked(2)
+
+
 def test_every_op_of_the_registry_is_in_the_table():
     """Runs last in this file; alone it has nothing to look at."""
     if len(SEEN) < 30:

@@ -594,6 +594,8 @@ def every_op() -> dict[str, gd.Node]:
     found: dict[str, gd.Node] = {}
     for node in nodes:
         for m in toposort([node]):
+            if m.dtype.kind == "f" and found.get(m.op.name, m).dtype.kind != "f":      # with a derivative, if there is one
+                found[m.op.name] = m
             found.setdefault(m.op.name, m)
     for name, op in REGISTRY.items():
         if name not in found and op.family == "elementwise":

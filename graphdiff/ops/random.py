@@ -142,11 +142,11 @@ def _half(op: OpDef, key: Any, shape: Any, dtype: Any) -> Node:
 @public
 def uniform(key: Any, shape: Any = (), dtype: Any = "float64") -> Node:
     """Uniform in [0, 1): 11 bits for float16, 24 for float32, 53 for float64."""
-    from .unary import floor
     u = _half(UNIFORM, key, shape, dtype)
     if u.dtype is not FLOAT16:
         return u
-    return cast(floor(u.inputs[0] * 2048.0) * (1 / 2048), FLOAT16)       # rounded, the largest would be 1
+    from .unary import floor_
+    return cast(floor_(u.inputs[0] * 2048.0) * (1 / 2048), FLOAT16)       # rounded, the largest would be 1
 
 
 @public
