@@ -98,6 +98,8 @@ def test_options_may_stand_anywhere(capsys, tmp_path):
 
 def test_unknown_wrt(capsys):
     assert "no such input" in run(capsys, "trace", "x*x", "x=3", "--wrt", "z")[2]
+    assert run(capsys, "trace", "x*x", "x=3", "z=1", "--wrt", "z")[2] == "graphdiff trace: --wrt z: the expression does not depend on it\n"
+    assert run(capsys, "trace", "log(x, x)", "x=3")[2].startswith("graphdiff trace: column 1: log: takes 1 operand, 2 given\n")
 
 
 def test_info(capsys):

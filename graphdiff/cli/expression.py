@@ -128,7 +128,8 @@ class Parser:
         try:
             return getattr(graphdiff, name)(*args)
         except TypeError as error:
-            self.fail(str(error).split("\n")[0], at)
+            text = str(error).split("\n")[0]            # perhaps with the name of a caller in front, which is this program's
+            self.fail(text[max(text.find(f"{name}: "), 0):], at)
 
 
 def parse(text: str, names: dict[str, Node]) -> Node:

@@ -88,6 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _trace(options: argparse.Namespace) -> int:
     import graphdiff as gd
 
+    from ..graph.walk import toposort
     from ..trace.record import trace as run_trace
     from .expression import parse
     at, names = {}, {}
@@ -109,6 +110,10 @@ def _trace(options: argparse.Namespace) -> int:
         unknown = [w for w in options.wrt if w not in names]
         if unknown:
             raise FormatError(f"--wrt {unknown[0]}: no such input")
+        reached = set(toposort([y]))
+        idle = [w for w in options.wrt if names[w] not in reached]
+        if idle:
+            raise FormatError(f"--wrt {idle[0]}: the expression does not depend on it")
         wrt = [names[w] for w in options.wrt]
     trace = run_trace(y, at=at, wrt=wrt)
     print(trace)
