@@ -108,6 +108,44 @@ def test_lines_in_order_but_for_one_element(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+def test_lines_in_order_but_for_a_short_end(dtype: str) -> None:
+    """Ends of elements among the others, before all, after all, equal to some; of one in 32 and of one more."""
+    random = np.random.default_rng(9)
+    for size in (32, 700, 1056, 5000, 50_000, 140_000, 300_000):
+        for last in (1, 2, size // 200, size // 32, size // 32 + 1):
+            for values in (9, size, 10**6):
+                x = np.sort(random.integers(-values, values, size)).astype(dtype)
+                ends = [random.integers(-values, values, last), np.full(last, x[size // 3]), np.arange(last)[::-1] - 3 * values, np.arange(last) + 3 * values]
+                for end in ends[:4 if size < 10_000 else 1]:
+                    if last:
+                        x[-last:] = end
+                    check(x)
+                    check(-x)
+                    if last and dtype.startswith("float"):
+                        x[-last // 2] = np.nan
+                        x[-last] = -0.0
+                        check(x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_lines_across_rows(dtype: str) -> None:
+    """Networks' worth of columns: whole ones, several, some left over; some with NaN and -0."""
+    random = np.random.default_rng(10)
+    for rows in (2, 5, 16, 33, 64, 100, 512, 513):
+        for columns in (1, 8, 15, 16, 17, 31, 32, 64, 79, 130, 200):
+            x = (random.standard_normal((rows, columns)) * 1e8).astype(dtype)
+            if dtype.startswith("float") and columns % 2:
+                x[random.random(x.shape) < 0.02] = np.nan
+                x[random.random(x.shape) < 0.02] = -0.0
+            n = gd.input("n", x.shape, dtype)
+            up, down, every = gd.function([n], [gd.sort(n, axis=0), gd.sort(n, axis=0, descending=True), gd.sort(n[:, ::2], axis=0)])(x)
+            first, last = (order.T for order in orders(x.T.copy()))
+            assert np.asarray(up).tobytes() == np.take_along_axis(x, first, 0).tobytes(), (rows, columns)
+            assert np.asarray(down).tobytes() == np.take_along_axis(x, last, 0).tobytes(), (rows, columns)
+            assert np.asarray(every).tobytes() == np.take_along_axis(x, first, 0)[:, ::2].tobytes(), (rows, columns)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_short_lines_next_to_each_other(dtype: str) -> None:
     """Two at a time, one that is left over, some with what cannot be sorted as it is; every other one; top_k of them."""
     random = np.random.default_rng(5)
