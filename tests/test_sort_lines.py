@@ -87,8 +87,9 @@ def parted(items: Any, below: Any, lanes: int, side: int, first_cut: bool) -> An
     return out[low:]
 
 
-def with_bad_pivots(size: int, lanes: int, side: int, first_cut: bool) -> Any:
-    """Where pivots are looked for there are the lowest values left, so that every cut takes off only some of them."""
+def with_bad_pivots(size: int, lanes: int, side: int, first_cut: bool, row: Callable[[int, int], int] = lambda gone, left: 4) -> Any:
+    """Where pivots are looked for there are the lowest values left, so that every cut takes off only some of them. row: of eight
+    sorted ones the one whose middle is the pivot, where so many items are gone and left."""
     x, left, value = np.full(size, -1), np.arange(size), 0
     for level in range(LEVELS):
         looked = np.add.outer((len(left) - lanes) // 7 * np.arange(8), np.arange(lanes))
@@ -96,7 +97,7 @@ def with_bad_pivots(size: int, lanes: int, side: int, first_cut: bool) -> Any:
         new = new[x[new] < 0]
         x[new] = value + np.arange(len(new))
         value += len(new)
-        pivot = np.sort(np.sort(x[left[looked]], axis=0)[4])[lanes // 2 - 1]
+        pivot = np.sort(np.sort(x[left[looked]], axis=0)[row(size - len(left), len(left))])[lanes // 2 - 1]
         left = parted(left, (x >= 0) & (x < pivot), lanes, side, first_cut and level == 0)
     rest = x < 0
     assert rest.sum() > size // 2
