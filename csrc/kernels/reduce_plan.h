@@ -22,6 +22,8 @@ enum {
     RED_GATHER = 8 * RED_BLOCK,      /* elements brought together at once where a line is not a row in memory: they stay in L2 */
     RED_NEAR_NBYTES = 20 << 10,      /* of a turned line: they and the lines of memory that they came from stay in L1 */
     RED_NEAR_ARRAY = 2 << 20,        /* bytes of an array that L2 holds most of */
+    RED_FAR_ARRAY = 16 << 20,        /* bytes of an array whose lines are asked for early */
+    RED_ASKED_NBYTES = 384 << 10,    /* at most, of what is asked for at once */
     RED_TALL = RED_BLOCK * 7 / 4,    /* elements of a column of memory, from which on turned lines are added where they lie (reduce_is_tall) */
     RED_TALL_BLOCKS = 200000,        /* of all columns that are read at once: their partial results lie behind gathered elements */
     RED_TURNED = 512                 /* elements that lie side by side and turned, from which on it pays to look for cache lines */
