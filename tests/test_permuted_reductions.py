@@ -11,7 +11,8 @@ import pytest
 
 import graphdiff as gd
 
-FUNCTIONS = {"sum": gd.sum, "prod": gd.prod, "max": gd.max, "min": gd.min, "mean": gd.mean, "any": gd.any, "logsumexp": gd.logsumexp}
+FUNCTIONS = {"sum": gd.sum, "prod": gd.prod, "max": gd.max, "min": gd.min, "mean": gd.mean, "any": gd.any, "all": gd.all, "argmax": gd.argmax,
+             "logsumexp": gd.logsumexp}
 
 
 def sample(shape: tuple[int, ...], dtype: str) -> Any:
@@ -62,7 +63,7 @@ def test_kept_axes_that_are_exchanged(shape: tuple[int, ...], dtype: str) -> Non
     """Few columns and many, thin and not, with several segments, of odd numbers; the other of the two axes may be short, too."""
     x = sample(shape, dtype)
     for name in FUNCTIONS:
-        if (name == "logsumexp" and not dtype.startswith("float")) or (name in ("max", "min") and shape[0] == 0):
+        if (name == "logsumexp" and not dtype.startswith("float")) or (name in ("max", "min", "argmax") and shape[0] == 0):
             continue
         check(name, x, (0, 2, 1), 0)
         check(name, x, (2, 0, 1), 1)
@@ -92,3 +93,46 @@ def test_rows_of_several_tiles(width: int, dtype: str) -> None:
         got = gd.function([y], gd.sum(y[:, 5:-3], axis=0), threads=1)(x)
         assert np.asarray(got).tobytes() == np.asarray(gd.function([y], gd.sum(y, axis=0), threads=1)(x))[5:-3].tobytes()
         assert np.allclose(got, inside.sum(axis=0))
+
+
+def test_elementwise_of_scattered_operands() -> None:
+    """Axes in an order in which nothing goes on from one to the other, of short rows or of elements apart: copied first, once for all."""
+    for dtype in ("bool", "uint8", "int64", "float16", "float32", "float64"):
+        for shape in ((12, 47, 4), (20, 31, 9), (7, 2, 11, 13), (3, 0, 5), (2, 3, 4)):
+            x = sample(shape, "uint8" if dtype == "bool" else dtype)
+            x = (x > 50) if dtype == "bool" else x
+            given = gd.input("x", shape, dtype)
+            for order in permutations(range(len(shape))):
+                y, want = gd.transpose(given, order)[:, ::-1], np.transpose(x, order)[:, ::-1]
+                got = gd.function([given], gd.where(y == y, y, y) if dtype == "bool" else y * y + y)(x)
+                with np.errstate(all="ignore"):
+                    exact = want if dtype == "bool" else want * want + want
+                assert np.array_equal(got, exact.astype(x.dtype), equal_nan=x.dtype.kind == "f"), (shape, dtype, order)
+
+
+def test_a_scattered_operand_is_copied_once() -> None:
+    x = gd.input("x", (12, 47, 4), "float32")
+    y = gd.transpose(x, (2, 1, 0))
+    listing = str(gd.function([x], [gd.exp(y), gd.sum(y * y, axis=0), gd.log_softmax(y, axis=1)]).program)
+    assert listing.count("copy ") == 1, listing
+    straight = str(gd.function([x], gd.exp(gd.transpose(x, (1, 0, 2))[:, :, ::1])).program)
+    assert "copy" in straight                                        # rows of 16 bytes
+    z = gd.input("z", (12, 47, 8), "float32")
+    assert "copy" not in str(gd.function([z], gd.exp(gd.transpose(z, (1, 0, 2)))).program)
+
+
+@pytest.mark.parametrize("dtype", ("float32", "float64"))
+def test_softmax_and_norms_of_scattered_operands(dtype: str) -> None:
+    for shape in ((12, 47, 4), (34, 9, 11, 5), (10, 680, 4)):
+        x = sample(shape, dtype)
+        given = gd.input("x", shape, dtype)
+        for order in permutations(range(len(shape))):
+            stored = np.ascontiguousarray(np.transpose(x, order))
+            copy = gd.input("y", stored.shape, dtype)
+            for axis in range(len(shape)):
+                def made(n: Any, axis: int = axis) -> Any:
+                    s = gd.sum(gd.log_softmax(n, axis=axis) * 0.5)
+                    return [gd.softmax(n, axis=axis), gd.vector_norm(n, axis=axis), gd.std(n, axis=axis), gd.grad(s, n)]
+                got = gd.function([given], made(gd.transpose(given, order)))(x)
+                want = gd.function([copy], made(copy))(stored)
+                assert [np.asarray(g).tobytes() for g in got] == [np.asarray(w).tobytes() for w in want], (shape, order, axis)
