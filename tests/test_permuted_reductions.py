@@ -58,7 +58,8 @@ def test_long_sums_in_any_order(shape: tuple[int, ...], dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ("uint8", "int32", "int64", "float32", "float64"))
-@pytest.mark.parametrize("shape", ((13, 624, 2), (2, 4200, 3), (70, 40, 63), (90, 33, 64), (5000, 11, 7), (9, 700, 5), (1, 40, 3), (4, 1, 3), (3, 0, 2), (0, 5, 3)))
+@pytest.mark.parametrize("shape", ((13, 624, 2), (2, 4200, 3), (70, 40, 63), (90, 33, 64), (5000, 11, 7), (9, 700, 5), (1, 40, 3),
+                                   (4, 1, 3), (3, 0, 2), (0, 5, 3)))
 def test_kept_axes_that_are_exchanged(shape: tuple[int, ...], dtype: str) -> None:
     """Few columns and many, thin and not, with several segments, of odd numbers; the other of the two axes may be short, too."""
     x = sample(shape, dtype)

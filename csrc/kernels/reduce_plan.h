@@ -240,7 +240,7 @@ static void reduce_walk_to(reduce_walk *w, const gdi_lines *l, int64_t line)
     }
 }
 
-static int64_t reduce_walk_next(reduce_walk *w)
+GD_INLINE int64_t reduce_walk_next(reduce_walk *w)
 {
     int64_t at = w->at;
     for (int d = w->l->ndim - 1; d >= 0; d--) {

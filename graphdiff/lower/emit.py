@@ -19,7 +19,7 @@ from ..plan.memory import plan_memory
 from .commit import update_in_place
 from .fuse import fuse
 from .program import CONSTANTS, FIRST, Program
-from .view import View, contiguous_strides, count
+from .view import FEW_LINES, View, contiguous_strides, count
 
 
 class Lowering:
@@ -71,6 +71,8 @@ class Lowering:
         """v, or a copy of it in whose order elementwise kernels are fast; one for all who read the same. order: of the axes as a kernel
         takes them that works along lines of the last one, which may be apart if other lines lie beside them."""
         if v.contiguous or not (v.scattered if order is None else v.transpose(order).crossed):
+            return v
+        if order is not None and 1 < count(v.shape[order[-1] + 1:]) < FEW_LINES:     # the copy has few lines side by side
             return v
         key = (v.buffer, v.offset, v.shape, v.strides, v.dtype)
         if key not in self.copies:

@@ -43,6 +43,8 @@ def usage(instrs: Sequence[Any], n: int) -> tuple[list[int], list[int]]:
 # its axes reversed are squared in 3800 us row by row, in 800 with the copy. Of rows side by side only those: longer ones gain nothing.
 SCATTERED = 1024
 SHORT_ROW_NBYTES = 16
+SHORT_SIDE = 8                               # of a block that a copy turns: two such sides cost a copy as much as the kernel
+CROSSED = 4096                               # elements of an array, from which on lines that others lie across are worth a copy
 FEW_LINES = 64                               # RED_SPLIT of csrc/kernels/reduce_plan.h
 
 
@@ -89,13 +91,18 @@ class View:
         if len(axes) < 3 or count(self.shape) < SCATTERED or not all(s for _, s in axes):
             return False
         n, step = axes[-1]
-        return abs(step) != 1 or n * self.dtype.itemsize <= SHORT_ROW_NBYTES
+        if abs(step) == 1:
+            return n * self.dtype.itemsize <= SHORT_ROW_NBYTES
+        m, least = min(axes, key=lambda axis: abs(axis[1]))
+        if max(m, n) < SHORT_SIDE:                # a copy moves blocks of the two: many tiny ones
+            return False
+        return self.dtype.itemsize < 8 or abs(axes[-2][1]) != least or min(m, n) < 2 * SHORT_SIDE     # else read in tiles
 
     @property
     def crossed(self) -> bool:
         """Do neighbours in memory lie along neither of the last two axes?"""
         steps = [abs(s) for n, s in zip(self.shape, self.strides, strict=True) if n > 1]
-        return len(steps) > 2 and 0 not in steps and min(steps) < min(steps[-2:]) and count(self.shape) >= SCATTERED
+        return len(steps) > 2 and 0 not in steps and min(steps) < min(steps[-2:]) and count(self.shape) >= CROSSED
 
     def stored_order(self, kept: int) -> list[int]:
         """The first `kept` axes, those that are closer in memory last if they are fewer lines than a kernel likes: a reduction makes its
