@@ -22,7 +22,7 @@ enum {
     RED_GATHER = 8 * RED_BLOCK,      /* elements brought together at once where a line is not a row in memory: they stay in L2 */
     RED_NEAR_NBYTES = 20 << 10,      /* of a turned line: they and the lines of memory that they came from stay in L1 */
     RED_NEAR_ARRAY = 2 << 20,        /* bytes of an array that L2 holds most of */
-    RED_FAR_ARRAY = 16 << 20,        /* bytes of an array whose lines are asked for early */
+    RED_FAR_ARRAY = 48 << 20,        /* bytes of an array whose lines are asked for early */
     RED_ASKED_NBYTES = 384 << 10,    /* at most, of what is asked for at once */
     RED_TALL = RED_BLOCK * 7 / 4,    /* elements of a column of memory, from which on turned lines are added where they lie (reduce_is_tall) */
     RED_TALL_BLOCKS = 200000,        /* of all columns that are read at once: their partial results lie behind gathered elements */
@@ -206,6 +206,15 @@ static void reduce_widen(reduce_plan *p, int64_t *lo, int64_t *hi, size_t nbytes
     *hi /= p->across;
     p->width = p->inner;
     p->across = 1;
+}
+
+/* The plan of a range of items, which a kernel keeps as a constant: what calls cannot change need not be read again behind them. */
+static reduce_plan reduce_range_of(const gdi_call *c, int free, int phase, int64_t *lo, int64_t *hi, size_t nbytes)
+{
+    reduce_plan p = reduce_plan_of(c, free);
+    reduce_join_kept(&p);
+    if (phase == 0) reduce_widen(&p, lo, hi, nbytes);
+    return p;
 }
 
 /* Items of phase 0: units (a line, or a tile of columns) times segments. */
