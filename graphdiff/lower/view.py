@@ -44,6 +44,7 @@ def usage(instrs: Sequence[Any], n: int) -> tuple[list[int], list[int]]:
 SCATTERED = 1024
 SHORT_ROW_NBYTES = 16
 SHORT_SIDE = 8                               # of a block that a copy turns: two such sides cost a copy as much as the kernel
+TILED = 128, 8                               # a side of matrices that kernels read in tiles as fast as a copy; of 8 bytes an element
 CROSSED = 4096                               # elements of an array, from which on lines that others lie across are worth a copy
 FEW_LINES = 64                               # RED_SPLIT of csrc/kernels/reduce_plan.h
 
@@ -94,9 +95,9 @@ class View:
         if abs(step) == 1:
             return n * self.dtype.itemsize <= SHORT_ROW_NBYTES
         m, least = min(axes, key=lambda axis: abs(axis[1]))
-        if max(m, n) < SHORT_SIDE:                # a copy moves blocks of the two: many tiny ones
+        if max(m, n) < SHORT_SIDE or abs(step) == 2:     # a copy moves blocks of the two: many tiny ones; every other element is read well
             return False
-        return self.dtype.itemsize < 8 or abs(axes[-2][1]) != least or min(m, n) < 2 * SHORT_SIDE     # else read in tiles
+        return abs(axes[-2][1]) != least or min(m, n) < TILED[self.dtype.itemsize == 8]
 
     @property
     def crossed(self) -> bool:
