@@ -19,7 +19,7 @@ from ..plan.memory import plan_memory
 from .commit import update_in_place
 from .fuse import fuse
 from .program import CONSTANTS, FIRST, Program
-from .view import View, contiguous_strides, count
+from .view import FEW_LINES, View, contiguous_strides, count
 
 
 class Lowering:
@@ -31,6 +31,7 @@ class Lowering:
         self.constants = bytearray()
         self.known: dict[Any, View] = {}
         self.views: dict[int, View] = {}
+        self.copies: dict[Any, View] = {}        # of scattered views
         self.keep: list[Any] = []
         self.node: Node | None = None
         self.results: set[int] = set()           # nodes that are outputs of the program
@@ -65,6 +66,18 @@ class Lowering:
 
     def contiguous(self, v: View) -> View:
         return v if v.contiguous else self.copy(v)
+
+    def near(self, v: View, order: Sequence[int] | None = None) -> View:
+        """v, or a copy of it in whose order elementwise kernels are fast; one for all who read the same. order: of the axes as a kernel
+        takes them that works along lines of the last one, which may be apart if other lines lie beside them."""
+        if v.contiguous or not (v.scattered if order is None else v.transpose(order).crossed):
+            return v
+        if order is not None and 1 < count(v.shape[order[-1] + 1:]) < FEW_LINES:     # the copy has few lines side by side
+            return v
+        key = (v.buffer, v.offset, v.shape, v.strides, v.dtype)
+        if key not in self.copies:
+            self.copies[key] = self.copy(v)
+        return self.copies[key]
 
     def reshape(self, v: View, shape: Any) -> View:
         """A view under another shape, copied when it must be."""
@@ -108,7 +121,7 @@ def _lower_map(ctx: Lowering, node: Node) -> View:
     ins = []
     for x in node.inputs:
         v = views[id(x)]
-        ins.append(v if v.shape == shape else v.broadcast(shape))
+        ins.append(ctx.near(v) if v.shape == shape else v.broadcast(shape))
     out = ctx.new(shape, node.dtype)
     ctx.instrs.append((node.op.name, (out,), tuple(ins), (), node))
     return out

@@ -59,6 +59,10 @@ def _infer_position(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
     return _infer_nonempty(inputs, attrs)[0], INT64
 
 
+# Kernels that read few lines along the innermost kept axis together with the next one where memory goes on from one to the other.
+JOINING = frozenset(("sum", "prod", "max", "min", "logsumexp"))
+
+
 def _lower(kernel: str) -> Any:
     def rule(ctx: Any, node: Node) -> Any:
         axes, _ = node._attrs
@@ -66,8 +70,10 @@ def _lower(kernel: str) -> Any:
         kept = [i for i in range(len(v.shape)) if i not in axes]
         v = v.transpose([*kept, *axes])
         dtype = node.dtype if node.dtype is not FLOAT16 else FLOAT32
+        order = list(range(len(kept))) if kernel in JOINING else v.stored_order(len(kept))
+        v = v.transpose([*order, *range(len(kept), len(v.shape))])
         out = ctx.emit(kernel, ctx.new(v.shape[:len(kept)], dtype), [v], [len(axes)])
-        return ctx.reshape(out, node.shape)
+        return ctx.reshape(out.transpose([order.index(i) for i in range(len(kept))]), node.shape)
     return rule
 
 

@@ -37,14 +37,18 @@ def _lower(kernel: str, attrs: Any = None) -> Any:
     def rule(ctx: Any, node: Node) -> Any:
         order = _last(node.ndim, node._attrs[0])
         dtype = FLOAT32 if node.dtype is FLOAT16 else node.dtype
+        ins = [ctx.view(x) for x in node.inputs]
+        if kernel in ("softmax", "log_softmax"):
+            ins = [ctx.near(v, order) for v in ins]
         out = ctx.new(node.shape, dtype)
-        ctx.emit(kernel, out.transpose(order), [ctx.view(x).transpose(order) for x in node.inputs], [] if attrs is None else attrs(node))
+        ctx.emit(kernel, out.transpose(order), [v.transpose(order) for v in ins], [] if attrs is None else attrs(node))
         return out
     return rule
 
 
 def _lower_log_softmax(ctx: Any, node: Node) -> Any:
     if id(node) not in ctx.results and node.dtype is not FLOAT16 and node.size > 0:
+        ctx.near(ctx.raw(node.inputs[0]), _last(node.ndim, node._attrs[0]))           # what it is given, before its number is taken
         ctx.made["log_softmax", id(node.inputs[0]), node._attrs] = len(ctx.instrs)
     return _lower("log_softmax")(ctx, node)
 
