@@ -115,7 +115,8 @@ def test_lines_in_order_but_for_a_short_end(dtype: str) -> None:
         for last in (1, 2, size // 200, size // 32, size // 32 + 1):
             for values in (9, size, 10**6):
                 x = np.sort(random.integers(-values, values, size)).astype(dtype)
-                ends = [random.integers(-values, values, last), np.full(last, x[size // 3]), np.arange(last)[::-1] - 3 * values, np.arange(last) + 3 * values]
+                ends = [random.integers(-values, values, last), np.full(last, x[size // 3]), np.arange(last)[::-1] - 3 * values,
+                        np.arange(last) + 3 * values]
                 for end in ends[:4 if size < 10_000 else 1]:
                     if last:
                         x[-last:] = end

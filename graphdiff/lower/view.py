@@ -107,7 +107,7 @@ class View:
 
     def stored_order(self, kept: int) -> list[int]:
         """The first `kept` axes, those that are closer in memory last if they are fewer lines than a kernel likes: a reduction makes its
-        result in this order, and turns it. (any() over axis 0 of 13 x 624 x 2, the other two exchanged: 110 us line by line, 10 so.)"""
+        result in this order, and turns it. (any() over axis 0 of 13 x 624 x 2, the other two exchanged: 71 us line by line, 7 so.)"""
         axes = [i for i in range(kept) if self.shape[i] > 1]
         order = sorted(axes, key=lambda i: -abs(self.strides[i]))
         if order == axes or self.shape[order[-1]] >= FEW_LINES or 0 in self.strides or count(self.shape) < SCATTERED:
