@@ -261,3 +261,24 @@ def test_powers_to_the_0_and_ties_of_logaddexp_have_a_slope():
     first = gd.grad(y, [x, z])
     for end, share in ((np.inf, 0.5), (-np.inf, 0.0)):
         assert [float(d) for d in gd.evaluate([*first, gd.grad(first[0], x)], {x: end, z: end})] == [share, share, 0]
+
+
+@pytest.mark.parametrize("name", ["relu", "maximum", "fmax", "clip", "leaky_relu"])
+def test_what_is_not_chosen_is_silent_in_both_modes_and_beside_others(name):
+    """An infinite slope where nothing is chosen, of one element among others that a product mixes: second derivatives of all four kinds."""
+    f = {"relu": gd.relu, "maximum": lambda u: gd.maximum(u, 0), "fmax": lambda u: gd.fmax(u, 0), "clip": lambda u: gd.clip(u, 0, 9),
+         "leaky_relu": lambda u: gd.leaky_relu(u, 0.0)}[name]
+    x, one = gd.input("x", (2,)), np.ones(2)
+    y = gd.sum(gd.sin(np.array([[1, 0.5], [0.3, -0.7]]) @ f(gd.sqrt(x) - 1)))
+    reverse, forward = gd.grad(y, x), gd.jvp(y, x, one)
+    seconds = [gd.grad(gd.sum(reverse), x), gd.jvp(reverse, x, one), gd.grad(forward, x), gd.jvp(forward, x, one)]
+    got = gd.evaluate([reverse, forward, *seconds], {x: [0.0, 4.0]})
+    r = (np.sqrt(4.0) - 1) * np.array([0.5, -0.7])
+    first = (np.cos(r) @ np.array([0.5, -0.7])) / 4
+    second = -np.sin(r) @ np.array([0.25, 0.49]) / 16 - first / 8
+    np.testing.assert_allclose(got[0], [0, first], rtol=1e-14)
+    np.testing.assert_allclose(got[1], first, rtol=1e-14)
+    for value in got[2:5]:
+        np.testing.assert_allclose(value, [0, second], rtol=1e-13)
+    np.testing.assert_allclose(got[5], second, rtol=1e-13)
+    checked(6)

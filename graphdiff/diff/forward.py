@@ -19,7 +19,7 @@ from ..ops.families import cast
 from ..ops.movement import expand_to
 from ..ops.unary import negative
 from ..specs import format_shape
-from .reverse import _check_float, connected, expanded, sweep, times
+from .reverse import _check_float, connected, expanded, picked, sweep, times
 
 
 @public
@@ -117,7 +117,7 @@ def _tangent(node: Node, ts: list[Any]) -> Any:
                 partial = partial(*node.inputs, node)
             if partial is ZERO:
                 continue
-            part = t if partial is ONE else negative(t) if partial is MINUS_ONE else times(t, partial)
+            part = t if partial is ONE else negative(t) if partial is MINUS_ONE else picked(t, partial) if op.picks else times(t, partial)
             total = part if total is None else add(total, part)
         return ZERO if total is None else total
     if op.jvp is not None:

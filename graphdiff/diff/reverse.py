@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ..dtypes import BOOL
 from ..errors import GradientError, NodeTypeError, ShapeError, compose, show_name
 from ..graph.build import CONTEXT, VARIABLE, as_node, make, public, scalar
 from ..graph.node import Node, Origin, describe
@@ -149,8 +150,9 @@ def sweep(y: Node, targets: Sequence[Node], seed: Node, ledger: dict[int, list[A
                     pending.setdefault(k, ZERO)
                     continue
                 else:
-                    t = picked(g, partial) if op.picks else times(g, partial)
-                    if i == 1 and op == "zmul" and t.op == "zmul" and _comes_from_a_choice(inputs[0], chosen):
+                    picks = op.picks or (op == "zmul" and i == 1 and _picks(inputs[0]))
+                    t = picked(g, partial) if picks else times(g, partial)
+                    if i == 1 and op == "zmul" and not picks and t.op == "zmul" and _comes_from_a_choice(inputs[0], chosen):
                         t = where(equal(inputs[0], 0.0), zmul(inputs[0], g), t)      # not 0: it has a slope in inputs[0]
                 if t.shape != x.shape:
                     t = sum_to(t, x.shape)
@@ -209,6 +211,13 @@ def picked(g: Node, p: Node) -> Node:
     if g.op.name == "constant" and g.shape == () and math.isfinite(g._attrs[0][()]):
         return times(g, p)
     return zmul(p, g)
+
+
+def _picks(p: Node) -> bool:
+    """Is p such a number: a comparison's outcome, or half the sum of two?"""
+    if p.op == "multiply" and p.inputs[0].op == "constant":
+        p = p.inputs[1]
+    return all(x.op == "cast" and x.inputs[0].dtype is BOOL for x in (p.inputs if p.op == "add" else (p,)))
 
 
 def _comes_from_a_choice(g: Node, known: dict[int, bool]) -> bool:
