@@ -12,7 +12,7 @@ from ..diff.reverse import grad
 from ..errors import GradientError, NodeTypeError, ShapeError, compose, located_error
 from ..graph.build import INPUT, as_node, holds_nodes, make, make_constant, public
 from ..graph.node import Node, describe, new_node, next_serial
-from ..graph.opdef import ZERO, OpDef, register
+from ..graph.opdef import OpDef, register
 from ..graph.text import copy_node
 from ..graph.walk import toposort
 from ..ops.creation import zeros, zeros_like
@@ -170,8 +170,7 @@ def _custom_jvp(ts: Any, node: Node) -> Any:
     along = {x: t for x, t in zip(xs, ts[1:], strict=True) if t is not None}      # f(x, x): one tangent, not two
     tangents = {id(x): t for x, t in along.items()}      # whole ones already: what comes from one to another is in them
     push([y], list(along), tangents)
-    t = tangents.get(id(y))
-    return zeros_like(y) if t is None or t is ZERO else t
+    return tangents.get(id(y))
 
 
 CUSTOM = register(OpDef("custom", "the first operand, with a gradient rule of the user's", _same, lambda y, *xs, rule: y,
