@@ -60,44 +60,38 @@ def jvp(y: Any, x: Any, tangent: Any) -> Any:
 def _pushed(ys: Sequence[Node], xs: Sequence[Node], tangents: dict[int, Any]) -> None:
     before = CONTEXT.now
     try:
-        join(xs, tangents)
-        push(ys, xs, tangents)
+        push(ys, xs, tangents, whole=len(xs) == 1)
     finally:
         CONTEXT.now = before
 
 
-def join(xs: Sequence[Node], tangents: dict[int, Any]) -> None:
-    """To the tangent of each of xs, what those of the xs behind it make of it."""
-    order = sorted({id(x): x for x in xs}.values(), key=lambda x: x.serial)
-    for k, x in enumerate(order):
-        if k and x.inputs:
-            found = {id(v): tangents[id(v)] for v in order[:k]}
-            push([x], order[:k], found)
-            t = found.get(id(x))
-            if t is not None and t is not ZERO:
-                tangents[id(x)] = add(tangents[id(x)], t)
+def push(ys: Sequence[Node], xs: Sequence[Node], tangents: dict[int, Any], whole: bool = True) -> None:
+    """Fill `tangents` (id -> node, ZERO, or absent) for every node between xs and ys.
 
-
-def push(ys: Sequence[Node], xs: Sequence[Node], tangents: dict[int, Any]) -> None:
-    """Fill `tangents` (id -> node, ZERO, or absent) for every node between xs and ys."""
-    # What lies behind the xs is not looked at: their tangents are given. (In a row of checkpoints every one would walk all before it.)
-    order = toposort(ys, stop={id(x) for x in xs})
+    whole: those of xs are all there is; else what one of xs makes of another's is added to the one that is given.
+    """
+    # What lies behind the xs is not looked at if they are whole. (In a row of checkpoints every one would walk all before it.)
+    stop = {id(x) for x in xs}
+    order = toposort(ys, stop=stop if whole else ())
+    given = {} if whole else {k: tangents.pop(k) for k in stop}
     reach, scope = connected(order, xs), CONTEXT.now[2]
     for node in order:
         key = id(node)
         if key not in reach or key in tangents:
             continue
-        op = node.op
+        op, own = node.op, given.get(key, ZERO)
         ts = [tangents.get(id(x)) for x in node.inputs]
         ts = [None if t is ZERO else t for t in ts]
-        if op.zero or all(t is None for t in ts):
-            tangents[key] = ZERO
+        if op.zero or op.cuts is not None or all(t is None for t in ts):
+            tangents[key] = own
             continue
         CONTEXT.now = (node._site, Origin(node, None, "tangent"), scope)
         t = _tangent(node, ts)
-        if t is not ZERO and t is not None:
-            t = cast(t if t.shape == node.shape else expand_to(t, node.shape), node.dtype)
-        tangents[key] = ZERO if t is None else t
+        if t is ZERO or t is None:
+            tangents[key] = own
+            continue
+        t = cast(t if t.shape == node.shape else expand_to(t, node.shape), node.dtype)
+        tangents[key] = t if own is ZERO else add(own, t)
 
 
 def _tangent(node: Node, ts: list[Any]) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..diff.forward import join, push
+from ..diff.forward import push
 from ..diff.reverse import connected, sweep
 from ..dtypes import read_only
 from ..errors import FormatError, GradientError, NodeTypeError, NoRow, ShapeError, show_name
@@ -377,8 +377,7 @@ def _tangents(y: Node, given: Mapping[Any, Any], here: set[int], feeds: dict[Nod
             feeds[t] = value
     before = CONTEXT.now
     try:
-        join(list(given), found)
-        push([y], list(given), found)
+        push([y], list(given), found, whole=len(given) == 1)
     finally:
         CONTEXT.now = before
     return found
