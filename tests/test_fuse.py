@@ -219,6 +219,39 @@ def test_one_zero_among_ordinary_products(dtype, n):
         a[place], b[place] = 1.5, -2.0
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [1, 15, 64, 130, 1000, 5003])
+def test_what_relu_lets_through(n, dtype):
+    """A comparison, its cast and zmul are one loop where all are of one dtype and nobody else reads them: zeros keep their signs, what is not
+    finite is silent where nothing passes."""
+    zmul = gd.ops.binary.zmul
+    other = "float32" if dtype == "float64" else "float64"
+    x, g, s = gd.input("x", (n,), dtype), gd.input("g", (n,), dtype), gd.input("s", (), dtype)
+    u, k = gd.input("u", (n,), other), gd.input("k", (n,), "int32")
+    odd = [0.0, -0.0, np.inf, -np.inf, np.nan, 2.5, -2.5]
+    arrays = [np.where(rng.random(n) < p, rng.choice(odd, n), rng.standard_normal(n)).astype(dtype) for p in (0.3, 0.3 if n > 64 else 0.0)]
+    arrays += [np.array(2.5, dtype), arrays[0][::-1].astype(other), rng.integers(-2, 3, n).astype("int32")]
+    mask = (x > 0).astype(dtype)
+    graphs = {"relu": gd.grad(gd.relu(x), x, cotangent=g), "limit": zmul((x > s).astype(dtype), g), "wide": zmul((u > 0).astype(dtype), g),
+              "whole": zmul((k > 0).astype(dtype), g), "turned": zmul(g, mask), "twice": zmul(mask, g) - mask, "itself": zmul(mask, x)}
+    inputs = [x, g, s, u, k]
+    with np.errstate(all="ignore"):
+        def z(a, b):
+            return np.where((a == 0) & np.isnan(a * b), 0, a * b).astype(dtype)
+
+        a, b, t, c, i = arrays
+        passed = (a > 0).astype(dtype)
+        wants = {"relu": z(passed, b), "limit": z((a > t).astype(dtype), b), "wide": z((c > 0).astype(dtype), b),
+                 "whole": z((i > 0).astype(dtype), b), "turned": z(b, passed), "twice": z(passed, b) - passed, "itself": z(passed, a)}
+    for name, y in graphs.items():
+        got, want = same_bits(inputs, [y], arrays)(*arrays)[0], wants[name]
+        np.testing.assert_array_equal(got, want, name)
+        fine = ~np.isnan(want)
+        assert got[fine].tobytes() == want[fine].tobytes(), name                          # signs of zeros too
+        checked()
+    same_bits(inputs, [gd.relu(x), *graphs.values()], arrays)
+
+
 def test_reductions_wait_behind_a_group():
     """The loss is summed after the gradient was computed in the same pass, not before."""
     x = gd.input("x", (40, 1000), "float32")

@@ -25,10 +25,11 @@ int gdi_is_read(const int64_t *line, int i, int lines, int64_t value)
 }
 
 /* The lines that one loop does together: made[i] is the loop that runs in line i's place, if there is one. */
-static void find_loops(gdi_group *g, const gdi_table *t, const gdi_plan *p, const gdi_layout *l, gdi_micro *made)
+static void find_loops(gdi_group *g, const gdi_table *t, const gdi_plan *p, const gdi_layout *l, const gd_view *const *view, gdi_micro *made)
 {
     for (int k = 0; k < g->n; k++) {
         g->place[k] = p->operand[k].place;
+        g->dtype_of[k] = view[k]->dtype;
         g->single[k] = 1;
         for (int d = 0; d < l->ndim; d++)
             g->single[k] &= l->stride[k][d] == 0;
@@ -54,7 +55,7 @@ static int64_t read_lines(gdi_plan *p, const gdi_table *t, const gdi_layout *l, 
     gdi_micro made[GDI_FUSED_LINES];
     const int n = p->n_out + p->n_in;
     gdi_group g = {.line = line, .lines = lines, .n = n, .n_out = p->n_out};
-    find_loops(&g, t, p, l, made);
+    find_loops(&g, t, p, l, view, made);
     int64_t cost = 0;
     gdi_micro *m = p->micro;
     gdi_sink *s = p->sink;
@@ -74,7 +75,7 @@ static int64_t read_lines(gdi_plan *p, const gdi_table *t, const gdi_layout *l, 
             m->from[k] = (uint8_t)last;
         }
         if (g.gone[i]) {
-            cost += gdi_map_cost_of(op, gd_dtype_nbytes((int)line[1]));
+            cost += op == GD_OP_CAST ? 1 : gdi_map_cost_of(op, gd_dtype_nbytes((int)line[1]));
             dtype[to] = (int)line[1];
             if (made[i].fn || made[i].two) {
                 *m++ = made[i];

@@ -15,6 +15,7 @@ static const pattern patterns[GDI_LOOPS] = {
     [GDI_LOOP_BLEND] = {{OP(ADD), OP(MULTIPLY), 0, 1, OP(MULTIPLY), 2, 3}, 1 << 0 | 1 << 2, 4},
     [GDI_LOOP_BLEND_SQUARE] = {{OP(ADD), OP(MULTIPLY), 0, 1, OP(MULTIPLY), 2, OP(SQUARE), 3}, 1 << 0 | 1 << 2, 4},
     [GDI_LOOP_ROOT_STEP] = {{OP(SUBTRACT), 0, OP(DIVIDE), OP(MULTIPLY), 1, 2, OP(ADD), OP(SQRT), 3, 4}, 1 << 1 | 1 << 4, 5},
+    [GDI_LOOP_GATE] = {{OP(ZMUL), OP(CAST), OP(GREATER), 0, 1, 2}, 1 << 1, 3},
 };
 
 /* What a text has been found to be. */
@@ -51,6 +52,23 @@ static int maker(const gdi_group *g, int64_t value, int i)
 
 static int is_single(const gdi_group *g, int value) { return value >= g->n_out && value < g->n && g->single[value]; }
 
+static int dtype_at(const gdi_group *g, int64_t value, int i)
+{
+    if (value < g->n)
+        return g->dtype_of[value];
+    for (i--; i >= 0; i--)
+        if (line_at(g, i)[2] == value)
+            return (int)line_at(g, i)[1];
+    return -1;
+}
+
+/* Does a line compute in the dtype that is looked for? A comparison makes bool of it. */
+static int is_of_dtype(const gdi_group *g, int i)
+{
+    const int64_t *line = line_at(g, i);
+    return line[0] == GD_OP_GREATER ? dtype_at(g, line[3], i) == g->dtype : line[1] == g->dtype;
+}
+
 static const int16_t *match(const gdi_group *g, const int16_t *text, int i, found *f);
 
 static const int16_t *match_operand(const gdi_group *g, const int16_t *text, int64_t value, int i, found *f)
@@ -71,7 +89,7 @@ static const int16_t *match(const gdi_group *g, const int16_t *text, int i, foun
 {
     const int64_t *line = line_at(g, i);
     const int op = *text - LEAVES;
-    if (line[0] != op || line[1] != g->dtype)
+    if (line[0] != op || !is_of_dtype(g, i))
         return NULL;
     f->line[f->lines++] = (int16_t)i;
     text++;

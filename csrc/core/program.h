@@ -241,6 +241,7 @@ typedef struct gdi_group {
     int lines, n, n_out;
     int64_t dtype;                           /* of what is looked for */
     gdi_place place[GDI_FUSED_OPERANDS];
+    int dtype_of[GDI_FUSED_OPERANDS];
     uint8_t single[GDI_FUSED_OPERANDS];      /* one element for all */
     uint8_t gone[GDI_FUSED_LINES];           /* lines that a loop does */
 } gdi_group;

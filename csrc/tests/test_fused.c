@@ -624,6 +624,24 @@ static gdi_group small_group(const int64_t (*line)[GDI_FUSED_LINE], int lines)
     return g;
 }
 
+/* What relu lets through is one loop if the comparison is of the cotangent's dtype, with a single value. */
+static void test_gate(void)
+{
+    int64_t line[][GDI_FUSED_LINE] = {{GD_OP_GREATER, GD_BOOL, 4, 1, 2, -1}, {GD_OP_CAST, GD_FLOAT32, 5, 4, -1, -1},
+                                      {GD_OP_ZMUL, GD_FLOAT32, 0, 5, 3, -1}, {GD_OP_ADD, GD_FLOAT32, 0, 0, 5, -1}};
+    gdi_micro m;
+    for (int pass = 0; pass < 4; pass++) {
+        gdi_group g = small_group((const int64_t (*)[GDI_FUSED_LINE])line, pass == 3 ? 4 : 3);
+        for (int k = 0; k < g.n; k++)
+            g.dtype_of[k] = GD_FLOAT32;
+        g.single[2] = pass != 1;
+        g.dtype_of[1] = pass == 2 ? GD_FLOAT64 : GD_FLOAT32;
+        const int loop = gdi_find_loop(&g, 2, &m);
+        CHECK(loop == (pass == 0 ? (int)GDI_LOOP_GATE : -1) && g.gone[0] == (pass == 0) && g.gone[1] == g.gone[0] && g.gone[2] == g.gone[0]);
+        CHECK(pass > 0 || (m.to == 0 && m.from[0] == 1 && m.from[1] == 2 && m.from[2] == 3));
+    }
+}
+
 static void test_pairs(void)
 {
     const gdi_table *t = gdi_active();
@@ -679,6 +697,7 @@ int main(int argc, char **argv)
         return 2;
     test_rules();
     test_loops();
+    test_gate();
     test_pairs();
     test_twos();
     for (int i = 0; i < rounds / 10; i++)
