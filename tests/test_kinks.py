@@ -282,3 +282,60 @@ def test_what_is_not_chosen_is_silent_in_both_modes_and_beside_others(name):
         np.testing.assert_allclose(value, [0, second], rtol=1e-13)
     np.testing.assert_allclose(got[5], second, rtol=1e-13)
     checked(6)
+
+
+LEFT_OUT = {
+    "slice": lambda y: y[1:], "take": lambda y: gd.take(y, [1, 2]), "boolean": lambda y: y[np.array([False, True, True])],
+    "split": lambda y: gd.split(y, [1])[1], "pad": lambda y: gd.pad(y, 1)[2:], "roll": lambda y: gd.roll(y, -1)[:2],
+    "flip": lambda y: y[::-1][:2], "concatenate": lambda y: gd.concatenate([y, y])[1:3], "segment": lambda y: gd.segment_sum(y, [0, 1, 1], 2)[1],
+    "along": lambda y: gd.take_along_axis(y, np.array([2, 1]), 0), "sort": lambda y: gd.sort(y)[1:], "top_k": lambda y: gd.top_k(y, 2),
+    "at": lambda y: y.at[0].set(0.0), "where=": lambda y: gd.sum(y, where=np.array([False, True, True])), "diff": lambda y: gd.diff(y)[1:],
+    "relu": gd.relu, "clip": lambda y: gd.clip(y, -1.0, 9.0), "maximum": lambda y: gd.maximum(y, 0.0), "minimum": lambda y: gd.minimum(-y, 5.0),
+    "max": gd.max, "median": gd.median,
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_what_a_result_leaves_out_is_silent_in_second_derivatives(name):
+    """log(x) / x and its derivatives are infinite at 0, which the result does not read: reverse over reverse says what forward over
+    reverse says, and what is left out has no part in it."""
+    at = np.array([0.0, 1.3, 2.0])
+    x = gd.input("x", (3,))
+    for f in (lambda x: gd.log(x) / x, lambda x: gd.sqrt(x) * gd.log(x), lambda x: gd.exp(1 / x) * -1e-9, lambda x: 1 / x ** 3):
+        if name in ("sort", "top_k", "median", "relu", "clip", "maximum", "minimum", "max") and not np.isneginf(gd.evaluate(f(x), {x: at})[0]):
+            continue                    # where the order decides, 0 has to be the least
+        s = gd.sum(LEFT_OUT[name](f(x)))
+        v = np.array([1.0, -0.5, 2.0])
+        d, h, hv, push = gd.function([x], [gd.grad(s, x), gd.hessian(s, x), gd.hvp(s, x, v), gd.jvp(s, x, v)])(at)
+        third = gd.evaluate(gd.grad(gd.sum(gd.hessian(s, x) * np.outer(v, v)), x), {x: at})
+        assert d[0] == 0 and (h[0] == 0).all() and (h[:, 0] == 0).all() and np.isfinite(h).all() and np.isfinite(third).all() and third[0] == 0
+        np.testing.assert_allclose(h @ v, hv, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(d @ v, push, rtol=1e-12, atol=1e-12)
+        checked(4)
+
+
+SLICES = {"softmax": lambda y: gd.softmax(y), "log_softmax": lambda y: gd.log_softmax(y), "temperature": lambda y: gd.softmax(y, temperature=0.5),
+          "logsumexp": lambda y: gd.logsumexp(y, axis=-1, keepdims=True), "prod": lambda y: gd.prod(y, axis=-1, keepdims=True),
+          "cumprod": lambda y: gd.cumprod(y, axis=-1), "cross entropy": lambda y: gd.losses.cross_entropy(y, np.array([0, 2, 1]), reduction="none")[:, None]}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", SLICES)
+def test_rows_that_a_loss_leaves_out_are_silent_whatever_is_in_them(name, dtype):
+    """A row of infinities or NaN behind a `where` that takes another: no derivative of the others hears of it, in no mode."""
+    x = gd.input("x", (3, 3), dtype)
+    used = np.array([[False], [True], [False]])
+    fine = np.array([[0.7, 1.5, -0.4]] * 3, dtype)
+    s = gd.sum(gd.where(used, SLICES[name](x), 0.0))
+    g = gd.grad(s, x)
+    v = np.ones((3, 3), dtype)
+    f = gd.function([x], [g, gd.grad(gd.sum(g * np.arange(9.0).reshape(3, 3).astype(dtype)), x), gd.hvp(s, x, v), gd.jvp(s, x, v)])
+    want = f(fine)
+    for bad in ([np.nan] * 3, [np.inf, 1.0, 2.0], [-np.inf, np.inf, 0.0], [0.0, np.inf, -np.inf], [np.inf] * 3, [1.0, np.nan, 0.0]):
+        at = fine.copy()
+        at[0] = at[2] = bad
+        got = f(at)
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_array_equal(a[1] if a.ndim else a, b[1] if b.ndim else b)
+            assert a.ndim == 0 or (a[[0, 2]] == 0).all(), (name, bad, a)
+            checked()

@@ -140,3 +140,27 @@ def test_groups_of_few_elements_taken_apart(count, dtype):
         x, y = draw(n, 5, count, dtype=dtype), draw(2 * n, 3, count + 2, dtype=dtype)
         check(lambda m, x, y, n=n: [m.transpose(x, (2, 1, 0)), m.transpose(m.flip(x, 0), (2, 1, 0)), m.transpose(m.flip(x, 2), (1, 2, 0)),
                                     m.transpose(y[::2, :, 1:-1], (2, 1, 0)), m.transpose(y[:, :, :count], (2, 0, 1))], x, y)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int32", "bool"])
+@pytest.mark.parametrize(("shape", "widths"), [((2001,), ((1, 0),)), ((2001,), ((0, 3),)), ((2001,), ((2, 1),)), ((60, 70), ((0, 0), (1, 2))),
+                                               ((60, 70), ((3, 1), (0, 0))), ((60, 70), ((1, 1), (2, 2))), ((7, 60, 30), ((1, 2), (0, 1), (1, 0))),
+                                               ((3, 4), ((1, 1), (1, 1))), ((0, 500), ((1, 1), (1, 1))), ((1, 5000), ((0, 0), (1, 0)))])
+def test_what_is_put_round_an_array(shape, widths, dtype):
+    """Only the rim of a large block is filled; pieces of it that would stay as they were, of an arena that held other things, show."""
+    r = np.random.default_rng(len(shape))
+    a = (r.standard_normal(shape) * 9).astype(dtype)
+    x = gd.input("x", shape, dtype)
+    used = gd.function([x], [gd.pad(x * x if dtype != "bool" else ~x, widths), gd.pad(x, widths, constant_values=1),
+                             gd.pad(gd.flip(x), widths)[tuple(slice(None, None, -1) for _ in shape)]])
+    for _ in range(2):
+        got = used(a)
+        b = a * a if dtype != "bool" else ~a
+        for y, want in zip(got, (np.pad(b, widths), np.pad(a, widths, constant_values=1), np.flip(np.pad(np.flip(a), widths))), strict=True):
+            assert y.dtype == want.dtype and y.tobytes() == want.tobytes()
+    if dtype.startswith("f"):
+        g = gd.input("g", tuple(n - lo - hi for n, (lo, hi) in zip(shape, widths, strict=True))) if min(shape) > 8 else None
+        if g is not None:                   # the cotangent of a slice
+            part = gd.grad(x[tuple(slice(lo, n - hi) for n, (lo, hi) in zip(shape, widths, strict=True))], x, cotangent=g.astype(dtype))
+            c = r.standard_normal(g.shape)
+            assert gd.function([g], part)(c).tobytes() == np.pad(c.astype(dtype), widths).tobytes()

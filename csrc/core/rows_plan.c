@@ -211,6 +211,7 @@ static int link_of(int64_t op, int turned)
     case GD_OP_SUBTRACT: return turned ? GDI_LINK_SUBTRACT_FROM : GDI_LINK_SUBTRACT;
     case GD_OP_MULTIPLY: return GDI_LINK_MULTIPLY;
     case GD_OP_ZMUL: return turned ? GDI_LINK_ZMUL_BY : GDI_LINK_ZMUL;
+    case GD_OP_ZMUL_EITHER: return GDI_LINK_ZMUL_EITHER;
     case GD_OP_DIVIDE: return turned ? GDI_LINK_DIVIDE_BY : GDI_LINK_DIVIDE;
     case GD_OP_NEGATIVE: return GDI_LINK_NEGATIVE;
     case GD_OP_SQUARE: return GDI_LINK_SQUARE;

@@ -50,6 +50,7 @@ static int is_single(int op) { return (op & GDI_LINK_SINGLE) && (op & 15) != GDI
                     case GDI_LINK_MULTIPLY: v = v * a; break; \
                     case GDI_LINK_ZMUL: v = zmul_##TN(v, a); break; \
                     case GDI_LINK_ZMUL_BY: v = zmul_##TN(a, v); break; \
+                    case GDI_LINK_ZMUL_EITHER: v = a == 0 ? zmul_##TN(a, v) : zmul_##TN(v, a); break; \
                     case GDI_LINK_DIVIDE: v = v / a; break; \
                     case GDI_LINK_DIVIDE_BY: v = a / v; break; \
                     case GDI_LINK_NEGATIVE: v = -v; break; \

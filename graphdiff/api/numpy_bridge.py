@@ -13,7 +13,7 @@ from ..graph.build import located
 from ..graph.node import Node
 
 _UFUNCS = {"absolute": "abs", "true_divide": "divide", "mod": "remainder", "conjugate": "positive",
-           "invert": "invert", "bitwise_not": "invert", "positive": "positive", "fabs": "abs"}
+           "invert": "invert", "bitwise_not": "invert", "positive": "positive"}
 _OPTIONS = {"vecdot": ("axis",)}       # of ufuncs that have some of their own
 _REDUCE = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any",
            "logaddexp": "logsumexp"}
@@ -40,6 +40,9 @@ def _array_ufunc(self: Node, ufunc: Any, method: str, *inputs: Any, **kwargs: An
             kwargs.pop(option)
     table = {"__call__": _UFUNCS, "reduce": _REDUCE, "accumulate": _ACCUMULATE}.get(method, {})
     target = table.get(name, name if method == "__call__" else "")
+    if name == "fabs" and method == "__call__" and not kwargs:
+        x = inputs[0] if inputs[0].dtype.kind == "f" else inputs[0].astype("float64")
+        return _lookup("abs")(x)
     if name == "divmod" and method == "__call__" and not kwargs:
         return _lookup("floor_divide")(*inputs), _lookup("remainder")(*inputs)
     function = _lookup(target) if target else None
@@ -69,7 +72,14 @@ def _array_function(self: Node, func: Any, types: Any, args: Any, kwargs: Any) -
     if function is None:
         raise located(NodeTypeError(f"np.{name} has no counterpart for nodes"), f"np.{name}", ())
     args, kwargs = _without_out(func, args, kwargs)
+    if name == "reshape":              # sizes one by one are the method's way, not that of NumPy's function
+        args, kwargs = _as_reshape(*args, **kwargs)
     return function(*args, **kwargs)
+
+
+def _as_reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -> tuple[Any, Any]:
+    """np.reshape(a, shape, order) as gd.reshape takes it. A node is never a view of another, so a copy is as good as none."""
+    return (a, shape), {"order": order}
 
 
 def _without_out(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:

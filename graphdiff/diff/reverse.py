@@ -10,13 +10,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..dtypes import BOOL
 from ..errors import GradientError, NodeTypeError, ShapeError, compose, show_name
 from ..graph.build import CONTEXT, VARIABLE, as_node, make, public, scalar
 from ..graph.node import Node, Origin, describe
 from ..graph.opdef import MINUS_ONE, ONE, ZERO
 from ..graph.walk import toposort
-from ..ops.binary import add, equal, multiply, where, zmul
+from ..ops.binary import add, multiply, zmul, zmul_either
 from ..ops.creation import zeros_like
 from ..ops.families import cast
 from ..ops.movement import RESHAPE, sum_to
@@ -114,7 +113,6 @@ def sweep(y: Node, targets: Sequence[Node], seed: Node, ledger: dict[int, list[A
     wanted = {id(t) for t in targets}
     pending: dict[int, Any] = {id(y): seed} if id(y) in reach else {}
     result: dict[int, Any] = {}
-    chosen: dict[int, bool] = {}
     context, scope = CONTEXT, CONTEXT.now[2]
     for node in reversed(order):
         key = id(node)
@@ -150,10 +148,9 @@ def sweep(y: Node, targets: Sequence[Node], seed: Node, ledger: dict[int, list[A
                     pending.setdefault(k, ZERO)
                     continue
                 else:
-                    picks = op.picks or (op == "zmul" and i == 1 and _picks(inputs[0]))
-                    t = picked(g, partial) if picks else times(g, partial)
-                    if i == 1 and op == "zmul" and not picks and t.op == "zmul" and _comes_from_a_choice(inputs[0], chosen):
-                        t = where(equal(inputs[0], 0.0), zmul(inputs[0], g), t)      # not 0: it has a slope in inputs[0]
+                    # What the partial is made of is a cotangent itself where zmul's second factor is concerned: either 0 is a 0.
+                    silent = op == "zmul_either" or (op == "zmul" and i == 1)
+                    t = picked(g, partial) if op.picks else times(g, partial, zmul_either if silent else zmul)
                 if t.shape != x.shape:
                     t = sum_to(t, x.shape)
                 old = pending.get(k)
@@ -213,44 +210,21 @@ def picked(g: Node, p: Node) -> Node:
     return zmul(p, g)
 
 
-def _picks(p: Node) -> bool:
-    """Is p such a number: a comparison's outcome, or half the sum of two?"""
-    if p.op == "multiply" and p.inputs[0].op == "constant":
-        p = p.inputs[1]
-    return all(x.op == "cast" and x.inputs[0].dtype is BOOL for x in (p.inputs if p.op == "add" else (p,)))
+def times(g: Node, p: Node, product: Any = zmul) -> Node:
+    """g p with the strong zero: an exactly zero cotangent stays zero whatever p is. A finite constant needs no select.
 
-
-def _comes_from_a_choice(g: Node, known: dict[int, bool]) -> bool:
-    """Is the first factor of a zmul made of a cotangent (or tangent) that a `where` has made 0 where its branch was not taken? There zmul is 0
-    whatever its other factor is, and so is that one's slope: a cotangent of it that is infinite must not meet the 0. (Elsewhere the product is as it
-    stands: what cancels is recognised by its form.) known: the answers so far, by id, of one sweep."""
-    stack = [g]
-    while stack:
-        node = stack[-1]
-        if id(node) in known:
-            stack.pop()
-            continue
-        made = [x for x in node.inputs if x.origin is not None]          # the others are not derivatives
-        unknown = [x for x in made if id(x) not in known]
-        if node.op != "where" and unknown:
-            stack.extend(unknown)
-            continue
-        known[id(node)] = node.op == "where" or any(known[id(x)] for x in made)
-        stack.pop()
-    return known[id(g)]
-
-
-def times(g: Node, p: Node) -> Node:
-    """g p with the strong zero: an exactly zero cotangent stays zero whatever p is. A finite constant needs no select."""
+    product: zmul, or zmul_either where p is a cotangent too. In d(zmul(c, q)), c may be 0 because a slice, a `where` or a kink
+    left this element out, and what arrives for q may be infinite there: neither tells of a slope.
+    """
     if p.op.name == "constant" and p.shape == ():
         value = p._attrs[0][()]
-        if math.isfinite(value):
+        if math.isfinite(value) and (value != 0 or product is zmul):
             if value == 1:
                 return g
             return multiply(g, p)
     if g.op.name == "constant" and g.shape == () and g._attrs[0] == 1:
         return p
-    return zmul(g, p)
+    return product(g, p)
 
 
 def _why_unconnected(y: Node, target: Node) -> str:

@@ -34,12 +34,20 @@ class Storage:
         return self.shown.view()
 
     def assign(self, value: Any) -> None:
-        """Copy a new value in. Shape and dtype must be the variable's (integers and Python numbers are converted)."""
+        """Copy a new value in. Shape and dtype must be the variable's (integers that fit and Python numbers are converted)."""
+        if isinstance(value, np.ma.MaskedArray):
+            raise DTypeError("value: masked arrays are not supported; use .filled(value)")
         new = np.asarray(value)
-        if new.dtype.kind == "O" or not np.can_cast(new.dtype, self.array.dtype, "same_kind"):
+        weak = type(value) in (float, int, list, tuple)
+        whole = new.dtype.kind in "iu" and self.array.dtype.kind in "iu"
+        if new.dtype.kind == "O" or not (np.can_cast(new.dtype, self.array.dtype, "same_kind") or (weak and whole)):
             raise DTypeError(f"value: cannot store {new.dtype} in a variable of {self.array.dtype}\nhint: cast it with astype")
-        if new.dtype.kind == "f" and new.dtype.itemsize > self.array.dtype.itemsize and type(value) not in (float, int, list, tuple):
+        if new.dtype.kind == "f" and new.dtype.itemsize > self.array.dtype.itemsize and not weak:
             raise DTypeError(f"value: {new.dtype} into {self.array.dtype} would lose digits\nhint: value.astype({self.array.dtype.name!r})")
+        if whole and new.size and not np.can_cast(new.dtype, self.array.dtype, "safe"):
+            info = np.iinfo(self.array.dtype)
+            if int(new.min()) < info.min or int(new.max()) > info.max:
+                raise DTypeError(f"value: {int(new.min())} to {int(new.max())} given, {self.array.dtype} holds {info.min} to {info.max}")
         if new.shape != self.array.shape:
             raise ShapeError(f"value: shape {list(new.shape)} given, the variable has {list(self.array.shape)}")
         self._store(new)

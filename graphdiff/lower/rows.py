@@ -24,7 +24,7 @@ from .view import View, contiguous_strides, count, usage
 OPERANDS, LINES, NUMBERS = 32, 256, 32
 # A row of so many bytes is held in L2 with its like; longer ones only when an operation costs more than memory.
 HELD, HELD_COSTLY = 1 << 14, 1 << 18
-CHEAP = frozenset(("add", "subtract", "multiply", "zmul", "divide", "negative", "square", "abs", "maximum", "minimum", "where", "relu",
+CHEAP = frozenset(("add", "subtract", "multiply", "zmul", "zmul_either", "divide", "negative", "square", "abs", "maximum", "minimum", "where", "relu",
                    "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "cast", "reciprocal", "sqrt", "sign"))
 QUICK = frozenset(("add", "subtract", "multiply", "negative", "square"))
 # A group ends when nothing has joined it for so long; what leads to a sum is looked for as far back.

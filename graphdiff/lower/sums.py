@@ -18,7 +18,7 @@ TALL, WIDE, LARGE, LARGE_TWICE = 64, 128, 1 << 20, 1 << 21
 CROWD = 24 << 20
 # What the core does to tiles in registers, where a value of a row costs nothing; other operations take it as a block that is
 # filled with it, which is only worth while when several sums save passes over memory.
-LINKS = frozenset(("add", "subtract", "multiply", "zmul", "divide", "negative", "square"))
+LINKS = frozenset(("add", "subtract", "multiply", "zmul", "zmul_either", "divide", "negative", "square"))
 
 
 class Domain(NamedTuple):

@@ -27,6 +27,9 @@ divide = binary("divide", "x / y", np.true_divide, (lambda x, y, z: reciprocal(y
 # Bilinear: forward mode takes zmul(x, t) and not t x, so that where x is 0 an infinite tangent of y is silent too.
 zmul = binary("zmul", "x y, but 0 where x is 0", special.zmul, (lambda x, y, z: y, lambda x, y, z: x), linear=(0, 1), ulp=0, symbol="×₀",
               latex=r"{0} \cdot {1}", analytic=np.multiply)
+# Of two cotangents (or tangents): whichever is exactly 0 stays 0.
+zmul_either = binary("zmul_either", "x y, but 0 where x or y is 0", special.zmul_either, (lambda x, y, z: y, lambda x, y, z: x), linear=(0, 1),
+                     ulp=0, symbol="×₀", latex=r"{0} \cdot {1}", analytic=np.multiply)
 
 
 def _power_dx(x: Node, y: Node, z: Node) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..dims import Dim, dim_max
 from ..dtypes import INT64, PROMOTE, as_dtype, weak
-from ..errors import NodeTypeError, ShapeError
+from ..errors import DTypeError, NodeTypeError, ShapeError
 from ..graph.build import as_node, make, public
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
@@ -75,7 +75,11 @@ def _same_dtype(xs: Sequence[Any], dtype: Any = None) -> list[Node]:
     if not nodes:
         raise ShapeError("needs at least one operand")
     if dtype is not None:
-        return [cast(x, as_dtype(dtype)) for x in nodes]
+        want = as_dtype(dtype)
+        for i, x in enumerate(nodes):
+            if not np.can_cast(x.dtype, want, "same_kind"):
+                raise DTypeError(f"operand {i} is {x.dtype}, which dtype={want.name!r} does not hold\nhint: astype({want.name!r}) if that is meant")
+        return [cast(x, want) for x in nodes]
     dtype = nodes[0].dtype
     for x in nodes[1:]:
         dtype = PROMOTE[dtype, x.dtype]

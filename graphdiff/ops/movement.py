@@ -238,9 +238,29 @@ def _place_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
 def _place_lower(ctx: Any, node: Node) -> Any:
     shape, starts, steps, fill = node._attrs
     x = ctx.raw(node.inputs[0])
-    out = ctx.fill(ctx.new(shape, node.dtype), fill)
+    out = ctx.new(shape, node.dtype)
+    rims = _rims(shape, starts, steps, x.shape)
+    # A copy costs as much as writing so many bytes.
+    whole = rims is None or nelements(x.shape) * node.dtype.itemsize < 2048 * len(rims)
+    for part in (out,) if whole else [out.slice(*rim) for rim in rims]:
+        ctx.fill(part, fill)
     ctx.emit("copy", out.slice(starts, steps, x.shape), [x])
     return out
+
+
+def _rims(shape: Any, starts: Any, steps: Any, sizes: Any) -> list[tuple[list[int], list[int], list[int]]] | None:
+    """What an array of `shape` has round a block of neighbours, as slices that do not overlap; None: what is placed is no such block."""
+    if any(abs(s) != 1 for s in steps) or 0 in sizes:
+        return None
+    rims = []
+    begin, extent = [0] * len(shape), list(shape)
+    for axis, (size, a, s, n) in enumerate(zip(shape, starts, steps, sizes, strict=True)):
+        low = a if s > 0 else a - n + 1
+        for first, count in ((0, low), (low + n, size - low - n)):
+            if count:
+                rims.append(([*begin[:axis], first, *begin[axis + 1:]], [1] * len(shape), [*extent[:axis], count, *extent[axis + 1:]]))
+        begin[axis], extent[axis] = low, n
+    return rims
 
 
 SLICE = register(OpDef("slice", "elements start, start + step, ... along every axis", _slice_infer,

@@ -15,6 +15,7 @@ from ..graph.build import as_node, make, public
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import nelements, normalize_axis
+from . import special
 from .creation import full, zeros_like
 from .families import cast, flag, floating
 from .joining import concatenate
@@ -97,16 +98,16 @@ def _log_softmax_reference(x: Any, *, axis: int) -> Any:
 
 
 def _softmax_vjp(g: Node, node: Node, needs: Any) -> Any:
-    """s (g - sum(g s)); entries of weight 0 get 0 whatever g is."""
-    from .binary import zmul
+    """s (g - sum(g s)); entries of weight 0 get 0 whatever g is, and rows where g is 0 whatever s is."""
+    from .binary import zmul_either
     from .reduction import sum_axes
-    gs = zmul(node, g)
-    return (gs - node * sum_axes(gs, (node._attrs[0],), True),)
+    gs = zmul_either(node, g)
+    return (gs - zmul_either(node, sum_axes(gs, (node._attrs[0],), True)),)
 
 
 def _log_softmax_vjp(g: Node, node: Node, needs: Any) -> Any:
     """g - softmax(x) sum(g); where a row is all -inf, and softmax has nothing to share out, nothing flows."""
-    from .binary import not_equal, zmul
+    from .binary import not_equal, zmul, zmul_either
     from .reduction import sum_axes
     axis = node._attrs[0]
     x = node.inputs[0]
@@ -115,7 +116,7 @@ def _log_softmax_vjp(g: Node, node: Node, needs: Any) -> Any:
     if isinstance(x.shape[axis], int) and x.shape[axis] == 0:
         return (g,)
     alive = cast(not_equal(sum_axes(s, (axis,), True), 0.0), g.dtype)
-    return (zmul(alive, g - zmul(s, total)),)
+    return (zmul(alive, g - zmul_either(s, total)),)
 
 
 SOFTMAX = register(OpDef("softmax", "e^x / sum(e^x) along an axis", _same, _softmax_reference, attr_names=("axis",), arity=1,
@@ -160,7 +161,7 @@ def _recurrence_reference(a: Any, b: Any, *, axis: int, reverse: bool) -> Any:
     s = np.zeros(b.shape, np.result_type(a, b))
     last = np.zeros(b.shape[1:], s.dtype)
     for i in (range(len(b) - 1, -1, -1) if reverse else range(len(b))):
-        last = s[i] = a[i] * last + b[i]
+        last = s[i] = special.zmul(last, a[i]) + b[i]
     return np.moveaxis(s, 0, axis)
 
 
@@ -193,12 +194,13 @@ def _cumprod_vjp(g: Node, node: Node, needs: Any) -> Any:
 
 def _recurrence_vjp(g: Node, node: Node, needs: Any) -> Any:
     """l_i = g_i + a_{i+1} l_{i+1}: the adjoint of b is l, of a is l_i s_{i-1}."""
+    from .binary import zmul_either
     a, b = node.inputs
     axis, reverse = node._attrs
     if _empty(b, axis):
         return (zeros_like(a), zeros_like(b))
     back = make(RECURRENCE, (shifted(a, axis, reverse, 0), g), (axis, not reverse))
-    return (back * shifted(node, axis, not reverse, 0) if needs[0] else None, back)
+    return (zmul_either(back, shifted(node, axis, not reverse, 0)) if needs[0] else None, back)
 
 
 CUMSUM: OpDef = register(OpDef("cumsum", "running sums along an axis", _same, _running(np.cumsum), attr_names=("axis", "reverse"), arity=1,
@@ -206,7 +208,7 @@ CUMSUM: OpDef = register(OpDef("cumsum", "running sums along an axis", _same, _r
                         lower=_lower("cumsum", _flag(1))))
 CUMPROD = register(OpDef("cumprod", "running products along an axis", _same, _running(np.cumprod), attr_names=("axis", "reverse"),
                          arity=1, vjp=_cumprod_vjp, lower=_lower("cumprod", _flag(1))))
-RECURRENCE = register(OpDef("recurrence", "s_i = x_i s_{i-1} + y_i along an axis", _same, _recurrence_reference,
+RECURRENCE = register(OpDef("recurrence", "s_i = x_i s_{i-1} + y_i along an axis; the product is 0 where s_{i-1} is", _same, _recurrence_reference,
                             attr_names=("axis", "reverse"), arity=2, vjp=_recurrence_vjp, lower=_lower("recurrence", _flag(1))))
 
 

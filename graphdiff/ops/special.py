@@ -161,6 +161,12 @@ def zmul(x: Any, y: Any) -> Any:
         return np.where(np.equal(x, 0) & np.isnan(product), np.zeros((), product.dtype), product)     # keeps the sign of a zero
 
 
+def zmul_either(x: Any, y: Any) -> Any:
+    with np.errstate(all="ignore"):
+        product = np.multiply(x, y)
+        return np.where((np.equal(x, 0) | np.equal(y, 0)) & np.isnan(product), np.zeros((), product.dtype), product)
+
+
 erf = _each(math.erf)
 erfc = _each(math.erfc)
 lgamma = _each(_lgamma)

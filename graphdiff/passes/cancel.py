@@ -362,7 +362,7 @@ class _Rewriting:
 
 _MOST = 4               # parts of a value
 _RULES: dict[str, Any] = {
-    "multiply": _Rewriting.product, "zmul": _Rewriting.product, "divide": _Rewriting.quotient, "reciprocal": _Rewriting.inverse,
+    "multiply": _Rewriting.product, "zmul": _Rewriting.product, "zmul_either": _Rewriting.product, "divide": _Rewriting.quotient, "reciprocal": _Rewriting.inverse,
     "square": _Rewriting.square, "negative": _Rewriting.negative, "add": _Rewriting.add, "subtract": _Rewriting.add,
     "sum": _Rewriting.total, "broadcast_to": _Rewriting.repeated, "transpose": _Rewriting.turned, "reshape": _Rewriting.reshaped,
     "log": _Rewriting.log,

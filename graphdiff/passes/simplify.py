@@ -99,6 +99,14 @@ def _zmul(node: Node) -> Node | None:
     return None
 
 
+def _zmul_either(node: Node) -> Node | None:
+    """As zmul; a constant 0 stays where it is."""
+    x, y = node.inputs
+    if _scalar(x) == 1 and y.shape == node.shape:
+        return y
+    return None if _scalar(y) == 0 else _zmul(node)
+
+
 def _multiply(node: Node) -> Node | None:
     """x 1 = x, 1 x = x: exact for every value."""
     x, y = node.inputs
@@ -182,7 +190,7 @@ def _sum(node: Node) -> Node | None:
 
 _WIDE = {BOOL: "count_nonzero", UINT8: "wide_sum", INT32: "wide_sum"}
 RULES: dict[str, Callable[[Node], Node | None]] = {
-    "add": _add, "zmul": _zmul, "multiply": _multiply, "divide": _divide, "negative": _negative, "subtract": _subtract,
+    "add": _add, "zmul": _zmul, "zmul_either": _zmul_either, "multiply": _multiply, "divide": _divide, "negative": _negative, "subtract": _subtract,
     "broadcast_to": _same_shape, "reshape": _reshape, "transpose": _transpose,
     "sum": _sum,
 }

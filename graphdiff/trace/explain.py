@@ -270,7 +270,7 @@ def _why_zero(consumer: Node, operand: int, trace: Any) -> str:
         return "its derivative is zero everywhere"
     if name in ("maximum", "minimum", "fmax", "fmin", "where", "max", "min", "max_pool", "segment_max"):
         return "another operand was chosen"
-    bilinear = name in ("multiply", "zmul") or (operand in consumer.op.linear and len(consumer.op.linear) > 1)
+    bilinear = name in ("multiply", "zmul", "zmul_either") or (operand in consumer.op.linear and len(consumer.op.linear) > 1)
     if bilinear and any(not trace.value(x).any() for x in others):
         return "it multiplies by an exact zero"
     if consumer.op.family == "elementwise" and len(consumer.inputs) == 1:

@@ -203,7 +203,7 @@ def _combine(node: Node, parts: list[Piece], style: Any) -> Piece:
             return Piece(f"{_wrapped(a, SUM, style)} + {_wrapped(b, SUM if b.binds != NEGATION else ATOM, style)}", SUM)
         if name == "subtract":
             return Piece(f"{_wrapped(a, SUM, style)} - {_wrapped(b, PRODUCT, style)}", SUM)
-        if name in ("multiply", "zmul"):
+        if name in ("multiply", "zmul", "zmul_either"):
             return product(a, b, style)
         if name == "divide":
             bottom = _wrapped(b, POWER, style)

@@ -19,10 +19,10 @@ from .formula import TEXT, formula, number_text
 
 LETTERS = "xyzuvw"             # operands, as the formulas of ops call them
 # Operands of these may be swapped: their edges carry no letter. Only for looks.
-SYMMETRIC = frozenset(("add", "multiply", "zmul", "maximum", "minimum", "equal", "not_equal", "logical_and", "logical_or", "logical_xor",
+SYMMETRIC = frozenset(("add", "multiply", "zmul", "zmul_either", "maximum", "minimum", "equal", "not_equal", "logical_and", "logical_or", "logical_xor",
                        "bitwise_and", "bitwise_or", "bitwise_xor", "logaddexp", "hypot", "fmax", "fmin", "concatenate"))
 # What a reader expects where the op's own symbol is made for tables: zmul is a product whose strong zero the tip explains.
-SHOWN = {"zmul": "×", "negative": "neg", "subtract": "−"}
+SHOWN = {"zmul": "×", "zmul_either": "×", "negative": "neg", "subtract": "−"}
 
 
 @dataclass(slots=True)
