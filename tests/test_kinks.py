@@ -339,3 +339,28 @@ def test_rows_that_a_loss_leaves_out_are_silent_whatever_is_in_them(name, dtype)
             np.testing.assert_array_equal(a[1] if a.ndim else a, b[1] if b.ndim else b)
             assert a.ndim == 0 or (a[[0, 2]] == 0).all(), (name, bad, a)
             checked()
+
+
+WRITTEN = {
+    "sigmoid": lambda x: 1 / (1 + gd.exp(-x)), "reciprocal": lambda x: gd.reciprocal(1 + gd.exp(-x)), "quotient": lambda x: gd.exp(x) / (gd.exp(x) + 1),
+    "slope": lambda x: gd.exp(x) / (1 + gd.exp(x)) ** 2, "square": lambda x: 1 / (1 + gd.exp(x)) ** 2, "softplus": lambda x: gd.log(1 + gd.exp(x)),
+    "scaled": lambda x: 1 / (2 + 3 * gd.exp(x)), "bump": lambda x: 1 / (1 + gd.exp(x * x)), "secant": lambda x: 1 / (gd.exp(x) + gd.exp(-x)),
+    "log1p": lambda x: gd.log1p(gd.exp(x)), "swish": lambda x: x / (1 + gd.exp(-x)), "cosh": lambda x: gd.log(gd.exp(x) + gd.exp(-x)),
+    "softmax": lambda x: gd.exp(x) / gd.sum(gd.exp(x), axis=-1, keepdims=True), "logsumexp": lambda x: gd.log(gd.sum(gd.exp(x), axis=-1, keepdims=True)) - x,
+}
+
+
+@pytest.mark.parametrize("passes", ["default", "none"])
+@pytest.mark.parametrize("name", WRITTEN)
+def test_missing_numbers_behind_a_choice_are_silent_in_what_exponentials_are_rewritten_to(name, passes):
+    x = gd.input("x", (4, 1))
+    s = gd.sum(gd.where(gd.isfinite(x), WRITTEN[name](x), 0.0))
+    g = gd.grad(s, x)
+    v = np.array([[1.0], [0], [-1], [0.5]])
+    f = gd.function([x], [s, g, gd.grad(gd.sum(g), x), gd.hvp(s, x, v), gd.jvp(s, x, v)], **({} if passes == "default" else {"passes": ()}))
+    got, want = f(np.array([[np.nan], [0.5], [np.nan], [-2.0]])), f(np.array([[3.0], [0.5], [-1.0], [-2.0]]))
+    for a, b in zip(got[1:4], want[1:4], strict=True):
+        assert (a[[0, 2]] == 0).all(), (name, a)
+        np.testing.assert_allclose(a[[1, 3]], b[[1, 3]], rtol=1e-12)
+        checked()
+    assert np.isfinite(got[0]) and np.isfinite(got[4])

@@ -196,7 +196,9 @@ class _Rewriting:
             m = self.shift(scale)
             factor = scale.powers[power] = self.make("exp", (self.make("multiply", (m, self.number(power)), m.shape),), m.shape)
         factor = self.along(factor, v.places, len(shape))
-        return None if factor is None else self.make("multiply", (twin, factor), shape)
+        # A cotangent that is exactly 0 is silent beside a factor that is NaN, too.
+        product = "multiply" if self.node.origin is None else "zmul"
+        return None if factor is None else self.make(product, (twin, factor), shape)
 
     def follow(self) -> None:
         """The node as parts, from those of its inputs, and what takes its place. Other nodes take the values of theirs."""
@@ -362,8 +364,8 @@ class _Rewriting:
 
 _MOST = 4               # parts of a value
 _RULES: dict[str, Any] = {
-    "multiply": _Rewriting.product, "zmul": _Rewriting.product, "zmul_either": _Rewriting.product, "divide": _Rewriting.quotient, "reciprocal": _Rewriting.inverse,
-    "square": _Rewriting.square, "negative": _Rewriting.negative, "add": _Rewriting.add, "subtract": _Rewriting.add,
+    "multiply": _Rewriting.product, "zmul": _Rewriting.product, "zmul_either": _Rewriting.product, "divide": _Rewriting.quotient,
+    "reciprocal": _Rewriting.inverse, "square": _Rewriting.square, "negative": _Rewriting.negative, "add": _Rewriting.add, "subtract": _Rewriting.add,
     "sum": _Rewriting.total, "broadcast_to": _Rewriting.repeated, "transpose": _Rewriting.turned, "reshape": _Rewriting.reshaped,
     "log": _Rewriting.log,
 }
