@@ -1,5 +1,6 @@
 """What cannot be meant is refused when it is built, at the user's line; and the borders of that: what is meant works."""
 import inspect
+import sys
 
 import numpy as np
 import pytest
@@ -169,3 +170,14 @@ def test_a_call_into_arrays_does_not_walk_the_graph(monkeypatch):
     monkeypatch.setattr(module, "toposort", None)
     f(np.ones(3), out=out)
     assert out.tolist() == [1.0] * 3
+
+
+def test_numpys_own_code_is_no_line_of_the_users():
+    """Methods of arrays and functions written in Python call back with nodes: the line is the one that called NumPy."""
+    x, y = gd.input("x", (3,)), gd.input("y", (4,))
+    made = [np.ones(3).clip(x, 2), np.ones(3).sum(where=x > 0), np.polynomial.chebyshev.chebval(x, [1, 2, 3])]
+    here = sys._getframe().f_lineno - 1
+    assert [(n.site.file, n.site.line) for n in made] == [(__file__, here)] * 3
+    with pytest.raises(gd.errors.ShapeError, match=r"at +test_refusals\.py:\d+ +np\.ones\(3\)\.clip"):
+        np.ones(3).clip(y, 2)
+    checked(4)

@@ -13,6 +13,8 @@ import sys
 from types import CodeType, FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from ..dtypes import read_only
 from ..errors import GraphdiffError, NodeTypeError, NoValue, show_name
 from ..specs import format_spec
@@ -20,6 +22,7 @@ from .opdef import OpDef
 
 _serial = itertools.count()
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
 # Of each piece of code that was met: False for the user's, else the name under which the user calls it, "" where it has none.
 _inside: dict[CodeType, str | bool] = {}
 _SHELLS = frozenset(("wrapper", "method", "operator", "rule", "forward", "make"))     # what decorators and tables put around functions
@@ -79,7 +82,8 @@ def capture() -> Any:
 
 def _public_name(code: CodeType) -> str | bool:
     if not code.co_filename.startswith(_PACKAGE):
-        return False
+        # NumPy's own Python code, as np.ones(3).clip(node), stands between the user's line and ours.
+        return "" if code.co_filename.startswith(_NUMPY) else False
     name = code.co_name
     return _OP if name == "function" else "" if name in _SHELLS or name[0] in "_<" else name
 
