@@ -172,6 +172,19 @@ def test_a_call_into_arrays_does_not_walk_the_graph(monkeypatch):
     assert out.tolist() == [1.0] * 3
 
 
+def test_layers_take_nodes_and_arrays_and_numpys_complex_functions_take_no_nodes():
+    x = gd.input("x", (3,))
+    for call in (lambda: gd.nn.Dense(3, 2)([[1.0, 2, 3]]), lambda: gd.nn.Dense(3, 2)((x, x)), lambda: gd.nn.LayerNorm(3)([1.0, 2, 3]),
+                 lambda: gd.nn.BatchNorm(3)([[1.0, 2, 3]]), lambda: gd.nn.Flatten()([x, 1.0, "a"]), lambda: gd.nn.MultiHeadAttention(4, 2)("a"),
+                 lambda: np.emath.sqrt(x), lambda: np.emath.log(x), lambda: np.emath.power(x, 2)):
+        with pytest.raises(GraphdiffError, match=r"at +test_refusals\.py:\d+"):
+            call()
+        checked()
+    with pytest.raises(ShapeError, match="dense: the input is float32"):
+        gd.nn.Dense(3, 2)(np.ones((2, 4), "float32"))
+    assert gd.nn.Flatten()([[[1.0, 2]]]).shape == (1, 2) and gd.nn.Dense(3, 2)(np.ones((2, 3), "float32")).shape == (2, 2)
+
+
 def test_numpys_own_code_is_no_line_of_the_users():
     """Methods of arrays and functions written in Python call back with nodes: the line is the one that called NumPy."""
     x, y = gd.input("x", (3,)), gd.input("y", (4,))

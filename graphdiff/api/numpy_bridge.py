@@ -63,6 +63,8 @@ def _array_ufunc(self: Node, ufunc: Any, method: str, *inputs: Any, **kwargs: An
 def _array_function(self: Node, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     """np.sum(node) and the like: the function of the same name here."""
     name = func.__name__
+    if getattr(func, "__module__", "") == "numpy.lib.scimath":       # complex where the real function is NaN
+        raise located(NodeTypeError(f"np.emath.{name} has no counterpart for nodes: they are real"), f"np.emath.{name}", args)
     if name in ("shape", "ndim") and len(args) == 1:
         return getattr(args[0], name)
     function = _lookup(name)

@@ -45,6 +45,7 @@ class MultiHeadAttention(Layer):
         return y if b is None else y + b
 
     def forward(self, x: Node, context: Any = None, mask: Any = None, *, causal: bool = False, training: bool) -> Node:
+        x = as_node(x)
         if x.ndim != 3:
             raise ShapeError(f"{self.name}: the input is {x.spec}, [batch, length, {self.n}] is needed")
         checks.features(x, -1, self.n, self.name)

@@ -6,7 +6,7 @@ from typing import Any
 from ..dtypes import as_dtype
 from ..errors import DTypeError, NodeTypeError, ShapeError
 from ..ops.families import flag as flag
-from ..specs import index_or_none
+from ..specs import format_spec, index_or_none
 
 
 def size(value: Any, what: str, least: int = 1) -> int:
@@ -36,5 +36,7 @@ def floating(dtype: Any) -> Any:
 
 def features(x: Any, axis: int, n: int, layer: str) -> None:
     """x has n numbers along the axis; a clear error names the layer otherwise."""
+    if not hasattr(x, "ndim"):
+        raise NodeTypeError(f"{layer}: the input is a node or an array, not a {type(x).__name__}")
     if x.ndim < (axis + 1 if axis >= 0 else -axis) or (isinstance(x.shape[axis], int) and x.shape[axis] != n):
-        raise ShapeError(f"{layer}: the input is {x.spec}, {n} numbers are needed along axis {axis}")
+        raise ShapeError(f"{layer}: the input is {format_spec(x.shape, x.dtype)}, {n} numbers are needed along axis {axis}")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import NodeTypeError, ShapeError
+from ..graph.build import as_node
 from ..graph.node import Node
 from ..ops.movement import reshape_to
 from ..specs import nelements
@@ -67,6 +68,7 @@ class Flatten(Layer):
     """[N, ..] -> [N, all the rest]."""
 
     def forward(self, x: Node, training: bool) -> Node:
+        x = as_node(x)
         if x.ndim < 1:
             raise ShapeError(f"{self.name}: the input is {x.spec}, a first axis is needed")
         return reshape_to(x, (x.shape[0], nelements(x.shape[1:])))
