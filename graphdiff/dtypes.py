@@ -68,6 +68,21 @@ def as_dtype(x: object) -> DType:
     raise DTypeError(_refusal(x, found))
 
 
+def asked_dtype(dtype: Any) -> DType:
+    """The dtype a caller asks a result in: exactly that, or a DTypeError (an int8 would silently be an int64)."""
+    found = as_dtype(dtype)
+    if found != np.dtype(dtype).newbyteorder("="):
+        raise DTypeError(f"dtype={dtype!r} is not one of bool, uint8, int32, int64, float16, float32, float64")
+    return found
+
+
+def clean_bools(array: Any) -> Any:
+    """A bool array whose bytes are 0 and 1: itself, or a copy of one that holds others, as a view of flags is. Kernels compute with
+    the bytes, and NumPy takes any but 0 for True."""
+    raw = array.view(np.uint8)
+    return array if raw.size == 0 or np.maximum.reduce(raw, axis=None) <= 1 else raw != 0
+
+
 def code(dtype: DType) -> int:
     """The number of `dtype` in enum gd_dtype."""
     return CODE[dtype]

@@ -374,3 +374,44 @@ def test_memory_of_a_ctypes_buffer():
     x = gd.input("x", (4,))
     assert float(gd.function([x], gd.sum(x))(np.frombuffer(buffer))) == 10.0
     assert float(gd.function([x], gd.sum(x))(buffer)) == 10.0
+
+
+def test_bools_of_other_bytes_than_0_and_1_are_what_numpy_takes_them_for():
+    """A view of flags as bool is ordinary; kernels add, compare and sort the bytes."""
+    odd = np.array([2, 0, 255, 1, 4, 0], "u1").view(bool)
+    plain = odd.view("u1") != 0
+    b, x = gd.input("b", (6,), "bool"), gd.input("x", (6,))
+    s = gd.variable(odd)
+    outputs = [gd.mean(b), b == True, b & True, b | False, b ^ True, b * True, gd.argmax(b), gd.argsort(b), gd.sort(b), gd.concatenate([b, ~b]), b,   # noqa: E712
+               gd.maximum(b, False), gd.cumsum(b), x + b, gd.mean(s), s ^ b, gd.mean(gd.constant(odd)), gd.where(b, x, 0.0)]
+    f = gd.function([b, x], outputs)
+    want = f(plain, np.arange(6.0))
+    for given in (odd, np.stack([odd, odd], 1)[:, 0], odd[::-1][::-1], list(odd)):
+        for got, w in zip(f(given, np.arange(6.0)), want, strict=True):
+            assert got.tobytes() == w.tobytes() and got.dtype == w.dtype
+            checked()
+    np.testing.assert_array_equal(want[0], plain.mean())
+    np.testing.assert_array_equal(f(odd, odd)[13], plain + plain.astype(float))             # converted
+    assert s.value.view("u1").tolist() == [1, 0, 1, 1, 1, 0]
+    s.value = odd[::-1]
+    assert s.value.view("u1").tolist() == [0, 1, 1, 1, 0, 1]
+    with pytest.raises(gd.errors.DTypeError, match=r"argument b: bytes of bools"):
+        f.bind(odd, np.arange(6.0))
+    out = np.empty(6, bool)
+    out.view("u1")[:] = 9                                                                    # what results overwrite is not looked at
+    flip = gd.function([b], ~b)
+    flip.bind(plain, out=out)()
+    assert out.view("u1").tolist() == [0, 1, 0, 0, 0, 1]
+    out.view("u1")[:] = 9
+    flip(odd, out=out)
+    assert out.view("u1").tolist() == [0, 1, 0, 0, 0, 1]
+    checked(6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_python_numbers_that_a_float_does_not_hold_are_named(dtype):
+    f = gd.function([x := gd.input("x", (2,), dtype)], x * 1)
+    with np.errstate(all="raise"), pytest.raises(gd.errors.DTypeError, match="argument x"):
+        f([1e300, 1.0])
+    assert f([float("inf"), 6e4])[0] == np.inf and gd.function([y := gd.input("y")], y + 1)(1e300) == 1e300
+    checked(2)

@@ -316,7 +316,8 @@ def test_what_a_result_leaves_out_is_silent_in_second_derivatives(name):
 
 SLICES = {"softmax": lambda y: gd.softmax(y), "log_softmax": lambda y: gd.log_softmax(y), "temperature": lambda y: gd.softmax(y, temperature=0.5),
           "logsumexp": lambda y: gd.logsumexp(y, axis=-1, keepdims=True), "prod": lambda y: gd.prod(y, axis=-1, keepdims=True),
-          "cumprod": lambda y: gd.cumprod(y, axis=-1), "cross entropy": lambda y: gd.losses.cross_entropy(y, np.array([0, 2, 1]), reduction="none")[:, None]}
+          "cumprod": lambda y: gd.cumprod(y, axis=-1),
+          "cross entropy": lambda y: gd.losses.cross_entropy(y, np.array([0, 2, 1]), reduction="none")[:, None]}
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -346,7 +347,8 @@ WRITTEN = {
     "slope": lambda x: gd.exp(x) / (1 + gd.exp(x)) ** 2, "square": lambda x: 1 / (1 + gd.exp(x)) ** 2, "softplus": lambda x: gd.log(1 + gd.exp(x)),
     "scaled": lambda x: 1 / (2 + 3 * gd.exp(x)), "bump": lambda x: 1 / (1 + gd.exp(x * x)), "secant": lambda x: 1 / (gd.exp(x) + gd.exp(-x)),
     "log1p": lambda x: gd.log1p(gd.exp(x)), "swish": lambda x: x / (1 + gd.exp(-x)), "cosh": lambda x: gd.log(gd.exp(x) + gd.exp(-x)),
-    "softmax": lambda x: gd.exp(x) / gd.sum(gd.exp(x), axis=-1, keepdims=True), "logsumexp": lambda x: gd.log(gd.sum(gd.exp(x), axis=-1, keepdims=True)) - x,
+    "softmax": lambda x: gd.exp(x) / gd.sum(gd.exp(x), axis=-1, keepdims=True),
+    "logsumexp": lambda x: gd.log(gd.sum(gd.exp(x), axis=-1, keepdims=True)) - x,
 }
 
 

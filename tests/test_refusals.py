@@ -33,11 +33,12 @@ def test_signatures_show_the_operands():
     lambda x, k: gd.roll(x, 1.5), lambda x, k: gd.roll(x, "a"), lambda x, k: gd.roll(x, x), lambda x, k: gd.softmax(x, temperature=0),
     lambda x, k: gd.softmax(x, temperature=np.nan), lambda x, k: gd.softmax(x, temperature=-1), lambda x, k: gd.softmax(x, temperature="a"),
     lambda x, k: x.sum(dtype="int8"), lambda x, k: gd.prod(x, dtype="uint16"), lambda x, k: gd.mean(x, dtype=np.int16),
-    lambda x, k: gd.cumsum(x, dtype="int8"),
+    lambda x, k: gd.cumsum(x, dtype="int8"), lambda x, k: x.astype("int8"), lambda x, k: x.astype(np.uint32),
+    lambda x, k: gd.concatenate([x, x], dtype="int16"),
     lambda x, k: gd.argmax(x, axis=(0, 1)), lambda x, k: gd.argmin(x, axis=[0]), lambda x, k: gd.sum(x, keepdims="a"), lambda x, k: gd.max(x, keepdims=2),
     lambda x, k: gd.median(x, keepdims="no"), lambda x, k: gd.argmax(x, keepdims=None), lambda x, k: gd.scope(5), lambda x, k: gd.where(True, "a", x),
     lambda x, k: gd.norm(x, "nuc"), lambda x, k: gd.norm(x, 2), lambda x, k: gd.norm(x, -2), lambda x, k: gd.norm(x, 3), lambda x, k: gd.norm(x, 0),
-    lambda x, k: gd.norm(x, "fro", axis=0), lambda x, k: gd.norm(gd.stack([x, x]), 1), lambda x, k: gd.norm(x, np.nan, axis=0)], ids=range(36))
+    lambda x, k: gd.norm(x, "fro", axis=0), lambda x, k: gd.norm(gd.stack([x, x]), 1), lambda x, k: gd.norm(x, np.nan, axis=0)], ids=range(39))
 def test_arguments_that_cannot_be_meant_are_refused_when_built(wrong):
     x, k = gd.input("x", (3, 4)), gd.random.key(0)
     with pytest.raises(GraphdiffError, match=r"(?s): .*test_refusals.py:\d+"):

@@ -359,7 +359,7 @@ class Bound:
             function.keys, out, len(function.outputs))
         if out is not None:
             for i, (t, (shape, dtype)) in enumerate(zip(results, loaded.out_specs, strict=True)):
-                Gate(f"out[{i}]", shape, dtype).check(t, convert=False)
+                Gate(f"out[{i}]", shape, dtype).check(t, convert=False, read=False)
                 if t.shape != shape or not t.flags.writeable:
                     raise ShapeError(f"out[{i}]: a writeable array of shape {list(shape)} is needed")
                 if any(np.may_share_memory(t, a) for a in [*arrays, *results[:i]]):

@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from ..dtypes import BOOL, DTYPES, FLOAT64, INT64, as_dtype, weak
+from ..dtypes import BOOL, DTYPES, FLOAT64, INT64, as_dtype, clean_bools, weak
 from ..errors import BadValue, DTypeError, GraphdiffError, NodeTypeError, OutOfRange, compose, one_line
 from ..specs import as_shape, check_shape
 from .node import Node, capture, describe, new_node
@@ -264,6 +264,8 @@ def checked_array(value: Any, what: str) -> np.ndarray[Any, Any]:
         raise DTypeError(f"{what}: a value of type {type(value).__name__} is neither a node nor a number nor an array")
     dtype = as_dtype(array.dtype)
     check_shape(array.shape, dtype)
+    if dtype is BOOL:
+        array = clean_bools(array)
     return np.array(array, dtype, order="C", copy=True, subok=False)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import as_dtype, read_only
+from ..dtypes import as_dtype, clean_bools, read_only
 from ..errors import DTypeError, NodeTypeError, ShapeError
 from .build import VARIABLE, check_name, checked_array, leaf, public
 from .locks import renewed
@@ -38,6 +38,8 @@ class Storage:
         if isinstance(value, np.ma.MaskedArray):
             raise DTypeError("value: masked arrays are not supported; use .filled(value)")
         new = np.asarray(value)
+        if new.dtype.kind == "b":
+            new = clean_bools(new)
         weak = type(value) in (float, int, list, tuple)
         whole = new.dtype.kind in "iu" and self.array.dtype.kind in "iu"
         if new.dtype.kind == "O" or not (np.can_cast(new.dtype, self.array.dtype, "same_kind") or (weak and whole)):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..dims import Dim, dim_max
-from ..dtypes import INT64, PROMOTE, as_dtype, weak
+from ..dtypes import INT64, PROMOTE, asked_dtype, weak
 from ..errors import DTypeError, NodeTypeError, ShapeError
 from ..graph.build import as_node, make, public
 from ..graph.node import Node
@@ -75,7 +75,7 @@ def _same_dtype(xs: Sequence[Any], dtype: Any = None) -> list[Node]:
     if not nodes:
         raise ShapeError("needs at least one operand")
     if dtype is not None:
-        want = as_dtype(dtype)
+        want = asked_dtype(dtype)
         for i, x in enumerate(nodes):
             if not np.can_cast(x.dtype, want, "same_kind"):
                 raise DTypeError(f"operand {i} is {x.dtype}, which dtype={want.name!r} does not hold\nhint: astype({want.name!r}) if that is meant")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import INT64, as_dtype
+from ..dtypes import INT64, asked_dtype
 from ..errors import DTypeError, GraphdiffError, NodeTypeError, ShapeError
 from ..graph.build import as_node, located, public
 from ..graph.node import Node, known_as
@@ -169,7 +169,7 @@ known_as(At.add, "x.at[...].add")
 def _astype(self: Node, dtype: Any, copy: bool = True) -> Node:
     """The node in another dtype. Float to integer truncates and cuts the derivative. copy means nothing: nodes are immutable."""
     try:
-        return cast(self, as_dtype(dtype))
+        return cast(self, asked_dtype(dtype))
     except GraphdiffError as error:
         raise located(error, "astype", (self,)) from None
 

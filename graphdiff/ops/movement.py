@@ -241,8 +241,8 @@ def _place_lower(ctx: Any, node: Node) -> Any:
     out = ctx.new(shape, node.dtype)
     rims = _rims(shape, starts, steps, x.shape)
     # A copy costs as much as writing so many bytes.
-    whole = rims is None or nelements(x.shape) * node.dtype.itemsize < 2048 * len(rims)
-    for part in (out,) if whole else [out.slice(*rim) for rim in rims]:
+    whole = nelements(x.shape) * node.dtype.itemsize < 2048 * len(rims or ())
+    for part in [out] if rims is None or whole else [out.slice(*rim) for rim in rims]:
         ctx.fill(part, fill)
     ctx.emit("copy", out.slice(starts, steps, x.shape), [x])
     return out
@@ -323,7 +323,7 @@ def flipud(x: Any) -> Node:
 
 @public
 def squeeze(x: Any, axis: Any = None) -> Node:
-    """x without axes of size 1 (all of them, or those named)."""
+    """x without axes of size 1 (all of them, or those given; an axis of a named size stays unless it is given, whatever the size turns out to be)."""
     x = as_node(x)
     if axis is None:
         axes = [i for i, n in enumerate(x.shape) if stretches(n)]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..dims import unify
-from ..dtypes import BOOL, FLOAT16, FLOAT32, FLOAT64, INT64, PROMOTE, as_dtype
+from ..dtypes import BOOL, FLOAT16, FLOAT32, FLOAT64, INT64, PROMOTE, asked_dtype
 from ..errors import DTypeError, NodeTypeError, ShapeError
 from ..graph.build import as_node, make, public, scalar
 from ..graph.node import Node
@@ -224,14 +224,6 @@ def _flag(keepdims: Any) -> bool:
     return keepdims is not NONE and flag(keepdims, "keepdims")
 
 
-def _asked(dtype: Any) -> Any:
-    """The dtype a caller asks the result in: exactly that, or an error (an int8 would silently be an int64)."""
-    found = as_dtype(dtype)
-    if found != np.dtype(dtype).newbyteorder("="):
-        raise DTypeError(f"dtype={dtype!r} is not one of bool, uint8, int32, int64, float16, float32, float64")
-    return found
-
-
 def sum_axes(x: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
     """The sum primitive over normalised axes, in x's own dtype."""
     return make(SUM, (x,), (axes, keepdims)) if axes else x
@@ -240,7 +232,7 @@ def sum_axes(x: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
 def _accumulator(x: Node, dtype: Any = None) -> Node:
     """Sums and products of bools and small integers are int64, as NumPy's. Of bools asked for as bool: as well, see _as_asked."""
     if dtype is not None:
-        found = _asked(dtype)
+        found = asked_dtype(dtype)
         return cast(cast(x, BOOL), INT64) if found is BOOL else cast(x, found)
     return cast(x, INT64) if x.dtype.kind in "biu" else x
 
@@ -248,11 +240,11 @@ def _accumulator(x: Node, dtype: Any = None) -> Node:
 def _as_asked(y: Node, dtype: Any) -> Node:
     """What was added or multiplied up as int64, as a bool where that is the dtype asked for: did some, or did all count?"""
     from .binary import not_equal
-    return not_equal(y, 0) if dtype is not None and _asked(dtype) is BOOL else y
+    return not_equal(y, 0) if dtype is not None and asked_dtype(dtype) is BOOL else y
 
 
 def _first_of(initial: Any, y: Node, dtype: Any) -> Node | None:
-    first = first_of(initial, BOOL if dtype is not None and _asked(dtype) is BOOL else y.dtype)
+    first = first_of(initial, BOOL if dtype is not None and asked_dtype(dtype) is BOOL else y.dtype)
     return None if first is None else cast(first, y.dtype)
 
 
@@ -383,7 +375,7 @@ def mean(x: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims:
     in, or an integer dtype: elements and the mean are cut to it, as NumPy does it. where: a mask of the elements that count. out must
     be None."""
     no_out(out)
-    x = as_node(x) if dtype is None else cast(as_node(x), _asked(dtype))
+    x = as_node(x) if dtype is None else cast(as_node(x), asked_dtype(dtype))
     if dtype is not None and x.dtype is BOOL:
         raise DTypeError("dtype=bool: a mean is a number\nhint: gd.any tells whether some element counts")
     x, back = _wide(x) if x.dtype.kind == "f" else (x, FLOAT64 if dtype is None else x.dtype)
@@ -416,9 +408,9 @@ def var(x: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: floa
 
 
 def _spread_of(x: Any, dtype: Any) -> tuple[Node, Any]:
-    if dtype is not None and _asked(dtype).kind != "f":
-        raise DTypeError(f"dtype={_asked(dtype).name}: a spread is computed in a float")
-    return _wide(as_node(x) if dtype is None else cast(as_node(x), _asked(dtype)))
+    if dtype is not None and asked_dtype(dtype).kind != "f":
+        raise DTypeError(f"dtype={asked_dtype(dtype).name}: a spread is computed in a float")
+    return _wide(as_node(x) if dtype is None else cast(as_node(x), asked_dtype(dtype)))
 
 
 def _ddof(ddof: Any, correction: Any) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import FLOAT64, INT64, as_dtype
+from ..dtypes import BOOL, FLOAT64, INT64, as_dtype, clean_bools
 from ..errors import BadValue, DTypeError, GraphdiffError, NoMemory, OutOfBounds, ShapeError, compose, show_name
 from ..graph.build import call_of
 from ..graph.node import Node, describe
@@ -38,18 +38,21 @@ class Gate:
         self.shape = shape
         self.dtype = dtype
 
-    def check(self, value: Any, *, convert: bool = True) -> Any:
+    def check(self, value: Any, *, convert: bool = True, read: bool = True) -> Any:
         """A C-contiguous aligned native array of the declared dtype with the same values, or a clear error.
 
-        Zero-copy when the array already is that. Only shape rank is left to the caller (sizes may be named).
+        Zero-copy when the array already is that. Only shape rank is left to the caller (sizes may be named). read: its elements are
+        looked at (not those of an array for results).
         """
         if type(value) is _ndarray and value.dtype is self.dtype:
+            if read and self.dtype is BOOL:
+                value = self._clean(value, convert)
             flags = value.flags
             if flags.c_contiguous and flags.aligned:
                 return value
-        return self._convert(value, convert)
+        return self._convert(value, convert, read)
 
-    def _convert(self, value: Any, convert: bool) -> Any:
+    def _convert(self, value: Any, convert: bool, read: bool) -> Any:
         if isinstance(value, Node):
             raise DTypeError(f"argument {self.name}: a node was given where numbers are needed")
         if isinstance(value, np.ma.MaskedArray):
@@ -67,6 +70,8 @@ class Gate:
             raise DTypeError(f"argument {self.name}: {show_name(str(array.dtype))} given, {want.name} wanted"
                              + ("; convert complex numbers to their real part first" if kind == "c" else ""))
         have = as_dtype(array.dtype)
+        if have is BOOL and read:
+            array = self._clean(array, convert)
         if have is not want and not _castable(array, want, weak):
             raise DTypeError(f"argument {self.name}: {array.dtype.name} given, {want.name} wanted\n"
                              f"  hint    array.astype({want.name!r}) if losing digits is meant")
@@ -81,14 +86,23 @@ class Gate:
                              "have to be converted at every call")
         return np.array(array, want, order="C", copy=True, subok=False)
 
+    def _clean(self, array: Any, convert: bool) -> Any:
+        clean = clean_bools(array)
+        if clean is not array and not convert:
+            raise DTypeError(f"argument {self.name}: bytes of bools are 0 or 1 here, because others would have to be converted at every call\n"
+                             "  hint    array.view('uint8') != 0")
+        return clean
+
     def wrong_shape(self, shape: tuple[int, ...]) -> ShapeError:
         return ShapeError(f"argument {self.name}: shape {format_shape(shape)} given, {format_shape(self.shape)} wanted")
 
 
 def _castable(array: Any, want: Any, weak: bool) -> bool:
     if weak:                                  # Python numbers and lists adapt, if no fraction is lost and they fit
-        if want.kind == "f" or array.size == 0:
+        if array.size == 0 or want is FLOAT64:
             return True
+        if want.kind == "f":
+            return not bool(((np.abs(array) > np.finfo(want).max) & np.isfinite(array)).any())
         low, high = (0, 1) if want.kind == "b" else (np.iinfo(want).min, np.iinfo(want).max)
         return array.dtype.kind in "biu" and low <= int(array.min()) and int(array.max()) <= high
     if want.kind == "f" and array.dtype.kind in "biu":
