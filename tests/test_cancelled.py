@@ -175,3 +175,44 @@ def test_random_programs(seed):
 
 def weights_of(shape):
     return gd.constant(np.linspace(-1, 1, int(np.prod(shape))).reshape(shape).astype("float32"))
+
+
+SIGMOIDS = {
+    "log": (lambda x, t: gd.log(gd.sigmoid(x)), lambda x, t: gd.log_sigmoid(x)),
+    "log of the rest": (lambda x, t: gd.log(1 - gd.sigmoid(x)), lambda x, t: gd.log_sigmoid(-x)),
+    "cross entropy": (lambda x, t: -(t * gd.log(gd.sigmoid(x)) + (1 - t) * gd.log(1 - gd.sigmoid(x))), lambda x, t: gd.softplus(x) - t * x),
+    "focal": (lambda x, t: -(1 - gd.sigmoid(x)) ** 2 * gd.log(gd.sigmoid(x)), lambda x, t: -gd.sigmoid(-x) ** 2 * gd.log_sigmoid(x)),
+    "of minus": (lambda x, t: gd.log(gd.sigmoid(-x)) * t, lambda x, t: -gd.softplus(x) * t),
+    "masked": (lambda x, t: gd.where(t > 0.2, gd.log(gd.sigmoid(x)), 0.0), lambda x, t: gd.where(t > 0.2, gd.log_sigmoid(x), 0.0)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", SIGMOIDS)
+def test_logarithms_of_sigmoids_and_of_the_rest_to_1(name, dtype):
+    """As one writes them, against the built-in forms: value, both modes, and second derivatives in all three ways."""
+    written, good = SIGMOIDS[name]
+    big = 700.0 if dtype == "float64" else 90.0
+    x, t = gd.input("x", (11,), dtype), gd.input("t", (11,), dtype)
+    at = np.array([-2 * big, -big, -40, -17.5, -1, 0, 0.5, 20, 40, big, 2 * big], dtype)
+    targets = np.array([1, 0, 0.3, 1, 0, 0.5, 1, 0.25, 1, 0, 0], dtype)
+    v = np.linspace(-1, 2, 11).astype(dtype)
+    results = []
+    for f in (written, good):
+        y = f(x, t)
+        s = gd.sum(y)
+        g = gd.grad(s, x)
+        h = gd.grad(gd.sum(g * v), x)
+        results.append(gd.function([x, t], [y, g, gd.jvp(y, x, v), h, gd.hvp(s, x, v), gd.jvp(gd.jvp(y, x, v), x, v)])(at, targets))
+    for got, want in zip(*results, strict=True):
+        assert np.isfinite(got).all()
+        np.testing.assert_allclose(got, want, rtol=2e-13 if dtype == "float64" else 2e-5, atol=1e-15 if dtype == "float64" else 1e-6)
+        checked()
+
+
+def test_a_sigmoid_that_neither_divides_nor_has_a_logarithm_stays_as_it_is():
+    x = gd.input("x", (5,))
+    f = gd.function([x], [1 - gd.sigmoid(x), gd.grad(gd.sum(gd.sigmoid(x) ** 2), x)])
+    listing = str(f.program)
+    assert "subtract" in listing and "softplus" not in listing and listing.count("= sigmoid i") == 1
+    checked()

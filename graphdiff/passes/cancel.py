@@ -2,9 +2,10 @@
 their divisors, to any order. As they are written they are inf / inf where an exponential overflows, although they have a value.
 
 exp(x) of which there is a sum is that sum, exp(m), times softmax(x), which cannot overflow; exp(x) to which 1 is added is 1 + exp(x) times
-sigmoid(x). So is all that is made of them by products, quotients and sums, each term with a power of exp(m) of its own: a `Part`. Where the
-powers cancel, the twin takes the place of the value. It divides only by twins that are near zero only where the value is, so that nothing
-is lost by the scale that was not lost without it.
+sigmoid(x); a softmax or a sigmoid that divides, or of which the logarithm is taken, is exp(m) itself. So is all that is made of them by
+products, quotients and sums, each term with a power of exp(m) of its own: a `Part`. Where the powers cancel, the twin takes the place of
+the value. It divides only by twins that are near zero only where the value is, so that nothing is lost by the scale that was not lost
+without it.
 """
 from __future__ import annotations
 
@@ -19,20 +20,27 @@ from .simplify import VIEWS, Ordered, renewed
 
 
 class Scale:
-    """exp(m) of e, which is exp(x) whose sums go over `axes`; exp(x) to which something is added, without axes; or a softmax that
-    divides, with its logarithm for m."""
+    """exp(m) of e, which is exp(x) whose sums go over `axes`; exp(x) to which something is added, without axes; or a softmax or a sigmoid
+    that divides, with its logarithm for m."""
 
     __slots__ = ("axes", "e", "one_sided", "powers", "shift")
 
     def __init__(self, e: Node, axes: tuple[int, ...]) -> None:
         self.e, self.axes = e, axes
-        self.one_sided = not axes                   # m >= 0 (of a softmax: m <= 0): parts of different powers can divide together
+        self.one_sided = not axes                   # m >= 0 (where it falls: m <= 0): parts of different powers can divide together
         self.shift: Node | None = None              # m, of e's shape, 1 along axes; made when it is needed
         self.powers: dict[int, Node] = {}           # exp(power m)
 
     @property
-    def of_softmax(self) -> bool:
-        return self.e.op.name == "softmax"
+    def falls(self) -> bool:
+        return self.e.op.name in ("softmax", "sigmoid")
+
+    def slope(self, node: Node) -> bool:
+        """Is a node the derivative of this sigmoid, or of 1 minus it: s (1 - s)?"""
+        if node.op.name != "sigmoid_grad" or self.e.op.name != "sigmoid":
+            return False
+        x, y = self.e.inputs[0], node.inputs[0]
+        return x is y or (x.op.name == "negative" and x.inputs[0] is y) or (y.op.name == "negative" and y.inputs[0] is x)
 
 
 class Part(NamedTuple):
@@ -63,13 +71,15 @@ def _is_one(node: Node) -> bool:
     return node.op.name == "constant" and node.shape == () and bool(node._attrs[0] == 1)
 
 
-def scales(order: Sequence[Node]) -> dict[tuple[int, ...], dict[int, Scale]]:
-    """By axes, then by id: exponentials of which there are sums, or to which a constant is added, and softmaxes that divide."""
-    found: dict[tuple[int, ...], dict[int, Scale]] = {}
+def scales(order: Sequence[Node]) -> dict[Any, dict[int, Scale]]:
+    """By what is rewritten together, then by id: exponentials of which there are sums, by axes; those to which a constant is added, and
+    softmaxes that divide; sigmoids that divide, those of -x by themselves: they share their derivative with those of x."""
+    found: dict[Any, dict[int, Scale]] = {}
 
     def note(e: Node, axes: tuple[int, ...]) -> None:
         if e.dtype.kind == "f":
-            found.setdefault(axes, {}).setdefault(id(e), Scale(e, axes))
+            key = ("sigmoid", e.inputs[0].op.name == "negative") if e.op.name == "sigmoid" else axes
+            found.setdefault(key, {}).setdefault(id(e), Scale(e, axes))
 
     for node in order:
         name = node.op.name
@@ -79,20 +89,21 @@ def scales(order: Sequence[Node]) -> dict[tuple[int, ...], dict[int, Scale]]:
             for x, other in (node.inputs, node.inputs[::-1]):
                 if x.op.name == "exp" and x.shape == node.shape and _positive(other):
                     note(x, ())
-        elif name in ("divide", "reciprocal") and node.inputs[-1].op.name == "softmax":
+        elif (name in ("divide", "reciprocal") and node.inputs[-1].op.name in ("softmax", "sigmoid")) or (
+                name == "log" and node.inputs[0].op.name == "sigmoid"):
             note(node.inputs[-1], ())
     return found
 
 
 def cancelled(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
     """The graph with such quotients as those of their twins. Expects equal nodes to be merged."""
-    result = list(order), list(outputs)
-    done: set[tuple[int, ...]] = set()
+    result = _turned_sigmoids(order, outputs)
+    done: set[Any] = set()
     while True:                         # softmaxes come into being, which may divide: those without axes go last
         found = {axes: by_id for axes, by_id in scales(result[0]).items() if axes not in done}
         if not found:
             return result
-        axes = max(found, key=len)
+        axes = max(found, key=lambda key: (key[:1] != ("sigmoid",), len(key)))
         done.add(axes)
         again = True
         while again:
@@ -100,6 +111,29 @@ def cancelled(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
             rewritten = rewriting.run(*result)
             again = rewriting.again
         result = rewritten
+
+
+def _turned_sigmoids(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
+    """1 - sigmoid(x) that divides, or of which the logarithm is taken, as sigmoid(-x), which does not lose its digits."""
+    turned = {id(x) for node in order if node.op.name in ("log", "divide", "reciprocal") and node.dtype.kind == "f"
+              for x in node.inputs[-1:]
+              if x.op.name == "subtract" and _is_one(x.inputs[0]) and x.inputs[1].op.name == "sigmoid" and x.shape == x.inputs[1].shape}
+    if not turned:
+        return list(order), list(outputs)
+    new: dict[int, Node] = {}
+    kept: list[Node] = []
+    before = -1.0
+    for node in order:
+        here = renewed(node, new)
+        if id(node) in turned:
+            x = new[id(node.inputs[1].inputs[0])]
+            minus = new_node(lookup("negative"), (x,), (), x.shape, x.dtype, node._site, node.origin, None, node.scope, (before + node.serial) / 2)
+            here = new_node(lookup("sigmoid"), (minus,), (), node.shape, node.dtype, node._site, node.origin, node.name, node.scope, node.serial)
+            kept.append(minus)
+        before = node.serial
+        kept.append(here)
+        new[id(node)] = here
+    return kept, [new[id(o)] for o in outputs]
 
 
 def _long(shape: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
@@ -127,6 +161,10 @@ class _Rewriting:
                 self.values[id(node)] = self.start(scale)
             elif node.dtype.kind == "f" and any(id(x) in self.values for x in node.inputs):
                 self.follow()
+            elif node.op.name == "sigmoid_grad":
+                for scale in self.found.values():
+                    if scale.slope(node):
+                        self.values[id(node)] = self.as_slope(scale)
             made = self.kept[first:]
             for k, m in enumerate(made, 1):         # serials are the order: between that of the node before and its own
                 object.__setattr__(m, "serial", before + (node.serial - before) * k / (len(made) + 1))
@@ -154,7 +192,7 @@ class _Rewriting:
         (x,), axes, shape = e.inputs, scale.axes, e.shape
         places = _long(shape, [a for a in range(len(shape)) if a not in axes])
         scale.powers, scale.shift = {}, None
-        if scale.of_softmax:
+        if scale.falls:
             twin = self.ones(shape)
         elif not axes:
             twin = self.make("sigmoid", (x,), shape)
@@ -169,7 +207,10 @@ class _Rewriting:
         if scale.shift is None:
             x, axes, shape = self.new[id(scale.e.inputs[0])], scale.axes, scale.e.shape
             kept = tuple([1 if a in axes else n for a, n in enumerate(shape)])
-            if scale.of_softmax:
+            if scale.e.op.name == "sigmoid":
+                opposite = self.make("softplus", (self.make("negative", (x,), shape),), shape)
+                scale.shift = self.make("negative", (opposite,), shape)
+            elif scale.falls:
                 scale.shift = self.make("log_softmax", (x,), shape, scale.e._attrs)
             elif not axes:
                 scale.shift = self.make("softplus", (x,), shape)
@@ -219,10 +260,16 @@ class _Rewriting:
         if any(p.power for p in found.parts):
             self.values[id(node)] = found
 
+    def as_slope(self, scale: Scale) -> Value:
+        """The node, s (1 - s) of a sigmoid that is exp(m): 1 - s is sigmoid(-x)."""
+        x = self.new[id(scale.e.inputs[0])]
+        rest = self.make("sigmoid", (x.inputs[0] if x.op.name == "negative" else self.make("negative", (x,), x.shape),), x.shape)
+        return Value(scale, _long(x.shape, range(len(x.shape))), (Part(1, rest, self.here),))
+
     def replace(self, v: Value) -> None:
         """Twins in the place of what may be inf / inf: those that are the value, and those that a factor below 1 makes the value."""
         shape = self.node.shape
-        falls = 0 if not v.scale.one_sided else 1 if v.scale.of_softmax else -1
+        falls = 0 if not v.scale.one_sided else 1 if v.scale.falls else -1
         terms = [p.twin if p.crossed and not p.power else self.scaled(v, p.twin, p.power, shape) if p.crossed and p.power * falls > 0 else p.written
                  for p in v.parts]
         total = terms[0]
@@ -313,7 +360,7 @@ class _Rewriting:
             return None
         powers = [p.power for p in v.parts]
         scale = v.scale
-        power = min(powers) if scale.of_softmax else max(powers)
+        power = min(powers) if scale.falls else max(powers)
         total = self.ones(node.shape) if not scale.axes and node.op.name == "add" and any(_is_one(x) for x in node.inputs) and any(
             x is scale.e for x in node.inputs) else None            # 1 + exp(x) is the scale itself
         for p in v.parts if total is None else ():
