@@ -122,10 +122,25 @@ typedef struct gdi_norm {
 } gdi_norm;
 typedef void (*gdi_norm_fn)(const gdi_norm *a);
 
+/* The same of one row of up to GDI_NORM_PARTS blocks of a sum, which lies in pieces of `run` elements, a multiple of 16 if there are several:
+ * every pointer is that of the first piece, its hop the bytes to the next one. gamma and beta are one value each (NULL: without), and
+ * so are the sums of g (NULL: unwanted) and of its products. */
+enum { GDI_NORM_PARTS = 256 };
+typedef struct gdi_norm_row {
+    const char *x, *g;
+    char *y, *dx;
+    int64_t x_hop, g_hop, y_hop, dx_hop, n, run;
+    const void *gamma, *beta, *count, *eps;
+    void *sum_g, *sum_gx;
+    double *parts;                                       /* memory for three times as many sums of blocks */
+    int32_t moments, divide;
+} gdi_norm_row;
+typedef void (*gdi_norm_row_fn)(const gdi_norm_row *a);
+
 #include "ops.h"             /* enum gdi_op, generated from ops/<family>.def by the preprocessor */
 
 /* Several operations as one loop (loops.c), longer expressions before those they contain, and how many inputs one may have. */
-enum gdi_loop { GDI_LOOP_ROOT_STEP, GDI_LOOP_BLEND_SQUARE, GDI_LOOP_BLEND, GDI_LOOP_GATE, GDI_LOOPS };
+enum gdi_loop { GDI_LOOP_ROOT_STEP, GDI_LOOP_BLEND_SQUARE, GDI_LOOP_BLEND, GDI_LOOP_GATE, GDI_LOOP_DIFFERENCE, GDI_LOOPS };
 enum { GDI_LOOP_VALUES = 5 };
 /* Two functions as one loop. */
 enum gdi_two { GDI_TWO_SIGMOID, GDI_TWO_TANH, GDI_TWO_SIN, GDI_TWOS };
@@ -154,6 +169,7 @@ typedef struct gdi_table {
     double (*peak[2])(int64_t rounds);                   /* float32, float64: multiply-adds and nothing else */
     int peak_flops[2];                                   /* of one round */
     gdi_norm_fn norm[2], norm_back[2];                   /* float32, float64; NULL: there is none */
+    gdi_norm_row_fn norm_row[2];                         /* the same */
     gdi_outer_fn outer[2][2];                            /* float32, float64: the column is the first factor, the second */
 } gdi_table;
 

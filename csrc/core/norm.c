@@ -63,6 +63,8 @@ static int centre(reader *m, int fixed)
         && (!fixed || one(m, GD_OP_SUBTRACT, GDI_NORM_CENTRED, GDI_NORM_CENTRED, GDI_NORM_FIX));
 }
 
+static int scaled(reader *m) { return one(m, GD_OP_ZMUL, GDI_NORM_SCALED, GDI_NORM_G, GDI_NORM_GAMMA); }
+
 /* From the sum of squares to the beginning of the section that uses the root. */
 static int root(reader *m, int *divide)
 {
@@ -111,45 +113,60 @@ static int forward(reader *m, gdi_norm_found *f)
     return m->n_out == 1;
 }
 
-/* With y = gamma x + beta or without it; x is what gamma is applied to. */
-static int back(reader *m, gdi_norm_found *f)
+/* With y = gamma x + beta or without it; x is what gamma is applied to. columns: gamma is an element's, not a row's, and the sums of g and
+ * of its products go down the columns. Rows that are long make again what short ones keep. */
+static int back(reader *m, gdi_norm_found *f, int columns)
 {
     enum { X = GDI_NORM_CENTRED, ANY = GDI_NORM_ANY, SCALED = GDI_NORM_SCALED };
     int divide = 0;
-    if (!section(m, 0) || !sum(m, GDI_NORM_SUM, GDI_NORM_X, 0) || !sum(m, GDI_NORM_SUM_G, GDI_NORM_G, 1)
-        || !one(m, GD_OP_ZMUL, SCALED, GDI_NORM_G, GDI_NORM_GAMMA) || !sum(m, GDI_NORM_G_MEAN, SCALED, 0) || !section(m, 1)
-        || !mean(m, GDI_NORM_MEAN, GDI_NORM_SUM) || !mean(m, GDI_NORM_G_MEAN, GDI_NORM_G_MEAN) || !moments(m, &f->moments, &divide))
+    if (!section(m, 0) || !sum(m, GDI_NORM_SUM, GDI_NORM_X, 0) || (!sum(m, GDI_NORM_SUM_G, GDI_NORM_G, columns) && columns)
+        || !scaled(m) || !sum(m, GDI_NORM_G_MEAN, SCALED, 0))
         return 0;
+    if (!columns && m->bound[GDI_NORM_SUM_G] < 0)
+        (void)sum(m, GDI_NORM_SUM_G, GDI_NORM_G, 0);
+    if (!section(m, 1) || !mean(m, GDI_NORM_MEAN, GDI_NORM_SUM) || !mean(m, GDI_NORM_G_MEAN, GDI_NORM_G_MEAN) || !moments(m, &f->moments, &divide))
+        return 0;
+    if (m->bound[X] < 0)
+        (void)centre(m, 1);
     if (f->moments != 2 || divide || !two(m, GD_OP_MULTIPLY, X, X, GDI_NORM_ROOT))
         return 0;
     f->back = 1;
     if (two(m, GD_OP_MULTIPLY, ANY, X, GDI_NORM_GAMMA) && !two(m, GD_OP_ADD, GDI_NORM_Y, ANY, GDI_NORM_BETA))
         return 0;
-    return one(m, GD_OP_ZMUL, ANY, GDI_NORM_G, X) && sum(m, GDI_NORM_SUM_GX, ANY, 1) && one(m, GD_OP_ZMUL, ANY, SCALED, X)
-        && sum(m, GDI_NORM_GX_MEAN, ANY, 0) && section(m, 1) && mean(m, GDI_NORM_GX_MEAN, GDI_NORM_GX_MEAN) && section(m, 0)
-        && one(m, GD_OP_ZMUL, ANY, GDI_NORM_GX_MEAN, X) && one(m, GD_OP_SUBTRACT, ANY, SCALED, ANY)
-        && one(m, GD_OP_SUBTRACT, ANY, ANY, GDI_NORM_G_MEAN) && one(m, GD_OP_ZMUL, GDI_NORM_DX, ANY, GDI_NORM_ROOT)
-        && m->n_out == 3 + (m->bound[GDI_NORM_Y] >= 0);
+    if (m->bound[SCALED] < 0)
+        (void)scaled(m);
+    if (!one(m, GD_OP_ZMUL, ANY, GDI_NORM_G, X) || !sum(m, GDI_NORM_SUM_GX, ANY, columns) || !one(m, GD_OP_ZMUL, ANY, SCALED, X)
+        || !sum(m, GDI_NORM_GX_MEAN, ANY, 0) || !section(m, 1) || !mean(m, GDI_NORM_GX_MEAN, GDI_NORM_GX_MEAN) || !section(m, 0))
+        return 0;
+    if (m->bound[X] < 0 && (!centre(m, 1) || !two(m, GD_OP_MULTIPLY, X, X, GDI_NORM_ROOT)))
+        return 0;
+    if (m->bound[SCALED] < 0)
+        (void)scaled(m);
+    return one(m, GD_OP_ZMUL, ANY, GDI_NORM_GX_MEAN, X) && one(m, GD_OP_SUBTRACT, ANY, SCALED, ANY)
+        && one(m, GD_OP_SUBTRACT, ANY, ANY, GDI_NORM_G_MEAN) && one(m, GD_OP_ZMUL, GDI_NORM_DX, ANY, GDI_NORM_ROOT);
 }
 
-/* Every output is one of them, once: a register is none. */
+/* Every output is one of them, once, and they are nothing else. */
 static int all_outputs(const reader *m)
 {
     int64_t seen = 0;
-    for (int k = GDI_NORM_INPUTS; k < GDI_NORM_OPERANDS; k++)
-        if (m->bound[k] >= 0 && m->bound[k] < m->n_out)
+    for (int k = GDI_NORM_INPUTS; k < GDI_NORM_OPERANDS; k++) {
+        if (m->bound[k] >= m->n_out)
+            return 0;
+        if (m->bound[k] >= 0)
             seen |= (int64_t)1 << m->bound[k];
+    }
     return seen == ((int64_t)1 << m->n_out) - 1;
 }
 
 int gdi_norm_find(const int64_t *line, int lines, int n_out, int n, gdi_norm_found *found)
 {
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 3; k++) {
         reader m = {.line = line, .lines = lines, .n_out = n_out, .n = n};
         for (int i = 0; i < GDI_NORM_VALUES; i++)
             m.bound[i] = -1;
         *found = (gdi_norm_found){.back = 0};
-        if (lines > 2 && (k ? back(&m, found) : forward(&m, found)) && m.at == lines && all_outputs(&m)) {
+        if (lines > 2 && (k ? back(&m, found, k == 1) : forward(&m, found)) && m.at == lines && all_outputs(&m)) {
             for (int i = 0; i < GDI_NORM_OPERANDS; i++)
                 found->operand[i] = (int32_t)m.bound[i];
             return 1;

@@ -192,6 +192,6 @@ int64_t gd_program_norms(const gd_program *p)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < p->n_step; i++)
-        n += p->step[i].kind == GDI_ROWS && p->step[i].u.rows->norm;
+        n += p->step[i].kind == GDI_ROWS && (p->step[i].u.rows->norm || p->step[i].u.rows->norm_row);
     return n;
 }

@@ -124,6 +124,7 @@ static void fill(state *s, const gdi_row_move_of *m)
 
 /* ---- sums of rows ---- */
 enum { PARTS = GDI_LONGEST_ROW / GDI_FOLD_BLOCK };
+_Static_assert((int)PARTS <= (int)GDI_NORM_PARTS, "a long row has more sums of blocks than its normalisation");
 
 /* ---- sections ---- */
 /* lanes: of the sums, row by row. */
@@ -346,6 +347,28 @@ static void run_norm(const state *s, int64_t first, int64_t step, int64_t end, c
         .moments = p->found.moments, .divide = p->found.divide});
 }
 
+static char *norm_address(const state *s, int i, int64_t row)
+{
+    const int k = s->p->found.operand[i];
+    return k < 0 ? NULL : s->data[k] + row_offset(s->p, s->p->operand + k, row);
+}
+
+static void run_norm_row(const state *s, int64_t row)
+{
+    const gdi_rows *p = s->p;
+    const int two = p->n_axes > 1;
+    int64_t hop[GDI_NORM_OPERANDS];
+    for (int i = 0; i < GDI_NORM_OPERANDS; i++)
+        hop[i] = two && p->found.operand[i] >= 0 ? p->operand[p->found.operand[i]].stride[p->n_kept] : 0;
+    p->norm_row(&(gdi_norm_row){
+        .x = norm_address(s, GDI_NORM_X, row), .g = norm_address(s, GDI_NORM_G, row), .y = norm_address(s, GDI_NORM_Y, row),
+        .dx = norm_address(s, GDI_NORM_DX, row), .x_hop = hop[GDI_NORM_X], .g_hop = hop[GDI_NORM_G], .y_hop = hop[GDI_NORM_Y],
+        .dx_hop = hop[GDI_NORM_DX], .n = p->n, .run = two ? p->shape[p->n_kept + 1] : p->n, .gamma = norm_address(s, GDI_NORM_GAMMA, row),
+        .beta = norm_address(s, GDI_NORM_BETA, row), .count = norm_address(s, GDI_NORM_COUNT, row), .eps = norm_address(s, GDI_NORM_EPS, row),
+        .sum_g = norm_address(s, GDI_NORM_SUM_G, row), .sum_gx = norm_address(s, GDI_NORM_SUM_GX, row),
+        .parts = (double *)(void *)(s->local + p->parts), .moments = p->found.moments, .divide = p->found.divide});
+}
+
 /* With sums down the columns, an item has the rows of `batch` lanes of a block of GDI_FOLD_BLOCK rows: every 16th. */
 static void run_lanes(state *s, int64_t item, char *scratch)
 {
@@ -379,7 +402,9 @@ void gdi_rows_run(const gdi_rows *p, char *const *base, int64_t lo, int64_t hi, 
         return;
     }
     for (int64_t i = lo; i < hi; i++) {
-        if (p->n_columns > 0)
+        if (p->norm_row)
+            run_norm_row(&s, i);
+        else if (p->n_columns > 0)
             run_lanes(&s, i, scratch);
         else
             run_batch(&s, i * p->batch, least(p->batch, p->rows - i * p->batch), NULL);

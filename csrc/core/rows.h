@@ -77,6 +77,7 @@ typedef struct gdi_rows {
     int64_t items, grain;
     gdi_chain_fn *chain;     /* by number of a micro: its loop, if it is a chain; all are of one dtype */
     gdi_norm_fn norm;        /* all of a row at once (norm.h), instead of the sections; else NULL */
+    gdi_norm_row_fn norm_row;                /* the same, where a row is long, one row at a time; else NULL */
     gdi_norm_found found;
     int64_t spare;           /* private memory: a row of it */
     int32_t n_link;

@@ -454,14 +454,37 @@ static int norm_overwrites(const draft *a, const gdi_norm_found *f)
     return 0;
 }
 
+/* Are the rows long, x, g and results in pieces that are contiguous, and the others one value a row? */
+static int norm_row_fits(const gdi_rows *p, const draft *a, const gdi_norm_found *f)
+{
+    const int kept = a->n_kept, all = kept + a->n_axes;
+    if (p->n * p->element_nbytes <= BLOCK_NBYTES || a->n_axes > 2 || (a->n_axes == 2 && a->shape[all - 1] % GDI_ROW_LANES != 0))
+        return 0;
+    for (int i = 0; i < GDI_NORM_OPERANDS; i++) {
+        const int k = f->operand[i];
+        if (k < 0)
+            continue;
+        const int whole = a->cls[k] == GDI_WHOLE, array = i == GDI_NORM_X || i == GDI_NORM_G || i == GDI_NORM_Y || i == GDI_NORM_DX;
+        if (a->view[k]->dtype != a->view[f->operand[GDI_NORM_X]]->dtype || a->cls[k] == GDI_COLUMN)
+            return 0;
+        if (array ? !whole || a->stride[k][all - 1] != a->size[k] : whole && !is_still(a, k, kept, all))
+            return 0;
+    }
+    return 1;
+}
+
 static void find_norm(gdi_rows *p, const draft *a, const gdi_table *t)
 {
     gdi_norm_found *f = &p->found;
-    if (!gdi_norm_find(a->line, a->lines, a->n_out, a->n, f) || !norm_fits(p, a, f) || norm_overwrites(a, f))
+    if (!gdi_norm_find(a->line, a->lines, a->n_out, a->n, f) || norm_overwrites(a, f))
         return;
-    const int dtype = a->view[f->operand[GDI_NORM_X]]->dtype;
-    if (dtype == GD_FLOAT32 || dtype == GD_FLOAT64)
-        p->norm = (f->back ? t->norm_back : t->norm)[dtype == GD_FLOAT64];
+    const int dtype = a->view[f->operand[GDI_NORM_X]]->dtype, wide = dtype == GD_FLOAT64;
+    if (dtype != GD_FLOAT32 && dtype != GD_FLOAT64)
+        return;
+    if (norm_fits(p, a, f))
+        p->norm = (f->back ? t->norm_back : t->norm)[wide];
+    else if (norm_row_fits(p, a, f))
+        p->norm_row = t->norm_row[wide];
 }
 
 /* Rows that a cache line has elements of, if some input lies turned: its columns are rows in memory. 1: none does. */
@@ -523,7 +546,7 @@ static void place_operands(gdi_rows *p, const draft *a, const gdi_table *t, int6
 
 static int place_memory(gdi_rows *p, const writer *w, int64_t nbytes, gd_program *program)
 {
-    int most = 1;
+    int most = p->norm_row ? 3 : 1;
     for (int i = 0; i < p->n_section; i++)
         most = p->section[i].n_sink > most ? p->section[i].n_sink : most;
     p->registers = nbytes;

@@ -176,6 +176,11 @@ class _Rows:
         writes = self.finder.writes
         self.touched.update([v.buffer for v in (*instr[1], *instr[2]) if v.buffer >= 0 and writes[v.buffer] > 1])
 
+    def take_early(self, instr: Any, after: Sequence[Any]) -> bool:
+        """Into the group: a sum of rows that came before the group read what it sums up. after: what came before the group later on."""
+        made = instr[1][0].buffer
+        return instr[0] == "sum" and not any(v.buffer == made for other in after for v in (*other[2], *other[1])) and self.take(instr, False)
+
     def leave(self, instr: Any) -> bool:
         """It has not joined: must it run after the group?"""
         outs, ins = instr[1], instr[2]
@@ -512,7 +517,8 @@ class _Finder:
                 continue
             idle += 1
             (late if g.leave(instr) else before).append(instr)
-        return taken, before + g.drop_lone_columns(), late, g.instruction() if g.members else None
+        first = [instr for i, instr in enumerate(before) if not g.take_early(instr, before[i + 1:])]
+        return taken, first + g.drop_lone_columns(), late, g.instruction() if g.members else None
 
 
 def rows(instrs: Sequence[Any], commit: int, buffers: Sequence[int], fixed: Mapping[int, int],
