@@ -63,6 +63,13 @@ static int64_t conv_line_t1(const conv_line *l, int64_t phi)
     return conv_floor_div(l->out - 1 + l->out_pad - phi, l->out_step) + 1;
 }
 
+/* Of n places in a plane, of which the first is x0 in the source: lo..hi-1 are inside. */
+static void conv_line_inside(const conv_line *l, int64_t x0, int64_t n, int64_t *lo, int64_t *hi)
+{
+    *lo = GD_MIN(GD_MAX(conv_ceil_div(-x0, l->step), 0), n);
+    *hi = GD_MAX(GD_MIN(conv_ceil_div(l->source - x0, l->step), n), *lo);
+}
+
 /* From one of the positions lo..hi-1 to the next, in elements; 0 where a step of any size leads nowhere. */
 static int64_t conv_apart(const conv_line *l, int64_t lo, int64_t hi)
 {
@@ -305,6 +312,7 @@ static void conv_plan_of(const conv_geom *q, int turned, int64_t esize, int64_t 
     }
     int64_t tail = p->m % mr, width = 1;
     while (width < tail) width *= 2;
+    if (tail == 3) width = 3;                    /* images of three colours */
     p->m_padded = p->m - tail + (tail ? width : 0);
     conv_plan_rows(p, CONV_ROWS, mr);
     if (p->taps == 0 || p->c == 0) {
