@@ -151,7 +151,8 @@ def test_convolutions_have_the_same_bits_whatever_the_first_cache_holds(dtype):
     cases = [((2, 5, 9, 58), (16, 5, 3, 3), 1), ((1, 64, 7, 40), (20, 64, 3, 3), 1), ((2, 9, 11, 24), (8, 9, 5, 5), 2),
              ((1, 100, 5, 64), (9, 100, 3, 3), 1),
              ((3, 120, 1, 150), (24, 120, 1, 1), 0), ((4, 33, 5, 5), (40, 33, 3, 3), 1), ((1, 3, 30, 100), (17, 3, 7, 7), 3),
-             ((2, 4, 6, 130), (8, 4, 3, 2), 1)]
+             ((2, 4, 6, 130), (8, 4, 3, 2), 1), ((2, 11, 5, 70), (3, 11, 3, 3), 1), ((3, 3, 6, 6), (19, 3, 3, 3), 1), ((2, 7, 9, 25), (11, 7, 2, 5), 2),
+             ((70, 3, 2, 3), (7, 3, 2, 2), 0)]
     try:
         for shape, window, padding in cases:
             x, w = drawn(shape, dtype), drawn(window, dtype, 1)
@@ -170,6 +171,27 @@ def test_convolutions_have_the_same_bits_whatever_the_first_cache_holds(dtype):
                 assert one.tobytes() == other.tobytes(), (shape, window)
     finally:
         lib.gd_force_l1(-1)
+
+
+# Steps that part the taps into phases: more channels than one pass of a phase takes, fewer taps in some phases, phases by the hundred.
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape, window, stride, padding", [
+    ((3, 210, 5, 6), (210, 9, 4, 4), 2, 1), ((2, 300, 4, 40), (300, 8, 3, 3), 2, 1), ((2, 70, 3, 33), (70, 17, 5, 2), 3, 0),
+    ((2, 130, 3, 4), (130, 3, 30, 40), 15, 3), ((2, 90, 2, 3), (90, 2, 60, 70), 40, 0)])
+def test_transposed_convolutions_of_many_channels(shape, window, stride, padding, dtype):
+    x, w = drawn(shape, dtype), drawn(window, dtype, 1)
+    got = called(lambda a, b: gd.conv_transpose(a, b, stride=stride, padding=padding), x, w)
+    height, width = [(n - 1) * stride + k for n, k in zip(shape[2:], window[2:], strict=True)]
+    want = np.zeros((shape[0], window[1], height, width))
+    for i, j in np.ndindex(*window[2:]):
+        want[:, :, i:height - window[2] + i + 1:stride, j:width - window[3] + j + 1:stride] += np.einsum(
+            "ncyx,cm->nmyx", x.astype("float64"), w[:, :, i, j], optimize=True)
+    want = want[:, :, padding:height - padding, padding:width - padding]
+    taps = np.prod([-(-k // stride) for k in window[2:]])
+    np.testing.assert_allclose(got, want, rtol=0, atol=20 * np.finfo(dtype).eps * np.sqrt(shape[1] * taps) * np.abs(want).max())
+    for n in range(shape[0]):                                       # positions of one image stand otherwise in tiles
+        one = called(lambda a, b: gd.conv_transpose(a, b, stride=stride, padding=padding), x[n:n + 1], w, threads=1)
+        assert one.tobytes() == got[n:n + 1].tobytes()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
@@ -245,7 +267,7 @@ def test_products_of_middle_sizes_have_the_same_bits_wherever_rows_lie(rows, ter
 
 # A matrix that no second cache holds, read in pieces by few rows: rows of a product of more, which is computed strip by strip.
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("terms, columns", [(1100, 513), (1057, 640), (70, 9001), (64, 17409)])
+@pytest.mark.parametrize("terms, columns", [(1100, 513), (1057, 640), (70, 9001), (64, 17409), (1030, 160), (300, 477)])
 def test_few_rows_by_a_large_matrix_have_the_bits_of_many(terms, columns, dtype):
     a, b = drawn((80, terms), dtype), drawn((terms, columns), dtype, 1)
     many = called(gd.matmul, a, b)

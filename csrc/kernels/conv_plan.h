@@ -63,6 +63,13 @@ static int64_t conv_line_t1(const conv_line *l, int64_t phi)
     return conv_floor_div(l->out - 1 + l->out_pad - phi, l->out_step) + 1;
 }
 
+/* Of n places in a plane, of which the first is x0 in the source: lo..hi-1 are inside. */
+static void conv_line_inside(const conv_line *l, int64_t x0, int64_t n, int64_t *lo, int64_t *hi)
+{
+    *lo = GD_MIN(GD_MAX(conv_ceil_div(-x0, l->step), 0), n);
+    *hi = GD_MAX(GD_MIN(conv_ceil_div(l->source - x0, l->step), n), *lo);
+}
+
 /* From one of the positions lo..hi-1 to the next, in elements; 0 where a step of any size leads nowhere. */
 static int64_t conv_apart(const conv_line *l, int64_t lo, int64_t hi)
 {
@@ -101,7 +108,8 @@ typedef struct conv_plan {
     int64_t n, groups, c, m;                     /* source and destination channels of a group */
     int64_t sn_s, sc_s, dn_s, dc_s, wm_s, wc_s;
     char *source, *out, *w;
-    int64_t taps, cb, box[3], boxes[3], mb, m_blocks, m_padded;
+    int64_t taps, phase_taps;                    /* all of them; most of one phase: what one pass reads of a channel */
+    int64_t cb, box[3], boxes[3], mb, m_blocks, m_padded;
     int64_t size[3], plane;                      /* of the planes of a box: extents, and elements of one plane */
     int64_t off_nbytes;                          /* the table of offsets stands in front of the planes */
     int64_t q, qb, q_blocks, q_ld;               /* patches: positions of all images, in blocks of qb */
@@ -148,7 +156,7 @@ static void conv_plan_size(conv_plan *p, int64_t esize)
         slots *= p->line[d].slots;
     }
     p->plane = conv_plane_elements(p->size[0] * p->size[1] * p->size[2], esize);
-    p->off_nbytes = (p->cb * p->taps * 4 + 63) / 64 * 64;
+    p->off_nbytes = (p->cb * p->phase_taps * 4 + 63) / 64 * 64;
     (void)slots;
 }
 
@@ -167,7 +175,7 @@ static double conv_plan_nbytes(const conv_plan *p, int64_t esize)
 static void conv_plan_box(conv_plan *p, int64_t esize, int64_t depth, int64_t planes, int64_t positions)
 {
     static const int64_t least[3] = {1, 1, 64};
-    p->cb = GD_MAX(GD_MIN(p->c, depth / esize / p->taps), 1);
+    p->cb = GD_MAX(GD_MIN(p->c, depth / esize / p->phase_taps), 1);
     for (int d = 0; d < 3; d++) p->box[d] = GD_MAX(p->line[d].t1 - p->line[d].t0, 1);
     for (;;) {
         int d = 0, many = (double)p->box[0] * (double)p->box[1] * (double)p->box[2] > (double)positions;
@@ -186,7 +194,7 @@ static void conv_plan_box(conv_plan *p, int64_t esize, int64_t depth, int64_t pl
     }
     int64_t blocks = (p->c + p->cb - 1) / p->cb;
     p->cb = (p->c + blocks - 1) / blocks;
-    p->plain = conv_plan_nbytes(p, esize) + (double)p->cb * (double)p->taps * 4 > GDI_LOCAL_NBYTES / 2;
+    p->plain = conv_plan_nbytes(p, esize) + (double)p->cb * (double)p->phase_taps * 4 > GDI_LOCAL_NBYTES / 2;
     for (int d = 0; d < 3; d++) {                /* boxes of about the same size, whole tiles of positions */
         int64_t n = GD_MAX(p->line[d].t1 - p->line[d].t0, 0), b = p->box[d];
         p->boxes[d] = (n + b - 1) / b;
@@ -267,7 +275,7 @@ static void conv_plan_patch(conv_plan *p, int64_t esize, int64_t vl, int64_t mr,
     double copies = depth * rows * (double)(in_row * m_blocks);
     double patches = (double)((int64_t)positions / vl + 1) * depth * m + 10 * copies
                    + phases * m * positions * 2;
-    if (patches > planes * 0.9 || p->cb * p->taps > GDI_LOCAL_NBYTES / (2 * CONV_PATCH_NBYTES))
+    if (patches > planes * 0.9 || p->cb * p->phase_taps > GDI_LOCAL_NBYTES / (2 * CONV_PATCH_NBYTES))
         return;
     p->patch = 1;
     p->q = (int64_t)positions;
@@ -285,7 +293,7 @@ static void conv_plan_of(const conv_geom *q, int turned, int64_t esize, int64_t 
     memcpy(axis, q->axis, sizeof axis);
     conv_axes_order(axis);
     conv_axes_join(axis);
-    *p = (conv_plan){.n = q->n, .groups = q->groups, .w = q->w, .taps = 1};
+    *p = (conv_plan){.n = q->n, .groups = q->groups, .w = q->w, .taps = 1, .phase_taps = 1};
     p->c = turned ? q->yc : q->xc;
     p->m = turned ? q->xc : q->yc;
     p->sn_s = turned ? q->yn_s : q->xn_s;
@@ -299,10 +307,12 @@ static void conv_plan_of(const conv_geom *q, int turned, int64_t esize, int64_t 
     for (int d = 0; d < 3; d++) {
         p->line[d] = conv_line_of(&axis[d], turned);
         p->taps *= axis[d].w;
+        p->phase_taps *= conv_line_taps(&p->line[d], 0);
         p->zero |= p->line[d].phases < p->line[d].out_step;
     }
     int64_t tail = p->m % mr, width = 1;
     while (width < tail) width *= 2;
+    if (tail == 3) width = 3;                    /* images of three colours */
     p->m_padded = p->m - tail + (tail ? width : 0);
     conv_plan_rows(p, CONV_ROWS, mr);
     if (p->taps == 0 || p->c == 0) {
@@ -376,10 +386,11 @@ static void conv_wplan_of(const conv_geom *q, int64_t esize, int64_t mr, int64_t
     conv_axes_order(axis);
     *p = (conv_wplan){.yn_s = q->yn_s, .yc_s = q->yc_s, .wy_s = q->wy_s, .wx_s = q->wx_s, .y = q->y};
     *s = (conv_plan){.n = q->n, .groups = q->groups, .c = q->xc, .m = q->yc, .sn_s = q->xn_s, .sc_s = q->xc_s,
-                     .source = q->x, .out = q->w, .taps = 1};
+                     .source = q->x, .out = q->w, .taps = 1, .phase_taps = 1};
     for (int d = 0; d < 3; d++) {
         s->line[d] = conv_line_of(&axis[d], 0);
         s->taps *= axis[d].w;
+        s->phase_taps *= axis[d].w;
         p->y_s[d] = axis[d].ys;
         p->w_s[d] = axis[d].ws;
     }
