@@ -366,3 +366,9 @@ def test_missing_numbers_behind_a_choice_are_silent_in_what_exponentials_are_rew
         np.testing.assert_allclose(a[[1, 3]], b[[1, 3]], rtol=1e-12)
         checked()
     assert np.isfinite(got[0]) and np.isfinite(got[4])
+    # What the user makes of a gradient is no derivative by itself.
+    made = [2 * g, -g, g / 3, g[None], gd.stack([g, g * v]), gd.broadcast_to(g, (2, 4, 1)), gd.square(g), g + g, gd.norm(g), gd.hessian(s, x)]
+    f = gd.function([x], made, **({} if passes == "default" else {"passes": ()}))
+    for y in f(np.array([[np.nan], [0.5], [np.nan], [-2.0]])):
+        assert np.isfinite(y).all(), (name, y)
+        checked()

@@ -59,6 +59,7 @@ class Value(NamedTuple):
     scale: Scale
     places: tuple[int, ...]     # where the axes of m are, of those longer than 1; counted from the end
     parts: tuple[Part, ...]
+    silent: bool = False        # a derivative, or made of one: a twin that is exactly 0 is a cotangent that stays 0
 
 
 def _positive(node: Node) -> bool:
@@ -237,9 +238,7 @@ class _Rewriting:
             m = self.shift(scale)
             factor = scale.powers[power] = self.make("exp", (self.make("multiply", (m, self.number(power)), m.shape),), m.shape)
         factor = self.along(factor, v.places, len(shape))
-        # A cotangent that is exactly 0 is silent beside a factor that is NaN, too.
-        product = "multiply" if self.node.origin is None else "zmul"
-        return None if factor is None else self.make(product, (twin, factor), shape)
+        return None if factor is None else self.make("zmul" if v.silent else "multiply", (twin, factor), shape)
 
     def follow(self) -> None:
         """The node as parts, from those of its inputs, and what takes its place. Other nodes take the values of theirs."""
@@ -252,9 +251,11 @@ class _Rewriting:
         # What has no parts is one of power 0, at the same places.
         operands = [some[0]._replace(parts=(Part(0, self.new[id(x)], self.new[id(x)], _positive(x)),)) if v is None else v
                     for v, x in zip(values, node.inputs, strict=True)]
-        found = rule(self, *operands)
+        silent = node.origin is not None or any(v.silent for v in operands)
+        found = rule(self, *[v._replace(silent=silent) for v in operands])
         if found is None or len(found.parts) > _MOST:
             return
+        found = found._replace(silent=silent)
         if any(p.crossed for p in found.parts):
             self.replace(found)
         if any(p.power for p in found.parts):
