@@ -477,3 +477,15 @@ def test_sums_of_slices_of_a_group_are_sums_of_slices(rows, some, dtype):
     np.testing.assert_allclose(got[1][:some], (np.exp(a) * (1 + a))[:some], rtol=1e-4, atol=1e-5)
     assert not got[1][some:].any()
     checked(4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_loops_of_many_values_on_rows_that_lie_apart(dtype):
+    """One operand in several places of an expression that is one loop, row by row."""
+    whole, s = gd.input("x", (300, 64), dtype), gd.input("s", (), dtype)
+    x = whole[:, :40]
+    zmul_either = gd.ops.binary.zmul_either
+    a = [np.abs(rng.standard_normal((300, 64))).astype(dtype), np.array(0.25, dtype)]
+    for y in (x - (s * x) / (gd.sqrt(x) + s), s * x + s * gd.square(x), zmul_either(x, x) - zmul_either(x, x + 0), zmul_either(x, whole[:, 1:41])
+              - zmul_either(x, whole[:, 2:42]), gd.relu(x) * s, gd.grad(gd.relu(x), x, cotangent=whole[:, 3:43])):
+        same_bits([whole, s], [y], a)

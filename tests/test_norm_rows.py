@@ -1,4 +1,4 @@
-"""Normalisations of long rows, of which one loop does all (norm_row_t.inc): the bits of the operations one by one, whatever a row's pieces are."""
+"""Normalisations of rows that are long or in pieces, one row at a time (norm_row_t.inc): the bits of the operations one by one."""
 import numpy as np
 import pytest
 from counting import checked
@@ -27,8 +27,9 @@ def same_bits(inputs, outputs, arrays, dtype, *, norms=1):
     return want
 
 
-# Pieces that blocks of a sum (4096 elements) end within, at the end of, and that have several; one piece; rows of a block and a bit.
-SHAPES = [(6, 3, 28, 28), (3, 2, 64, 64), (2, 5, 128, 72), (1, 4, 99, 101), (300, 2, 4, 4), (5, 1, 30, 32), (17, 3, 16, 16), (1, 2, 1, 4097)]
+# Pieces that blocks of a sum (4096 elements) end within, at the end of, and that have several; one piece; rows of a block and a bit; short rows
+# in pieces; pieces that are brought together, as they are no multiple of 16.
+SHAPES = [(3, 4, 16, 16), (32, 3, 7, 7), (6, 3, 14, 14), (40, 2, 14, 15), (900, 2, 5, 1), (3, 2, 1, 1001), (6, 3, 28, 28), (3, 2, 64, 64), (2, 5, 128, 72), (1, 4, 99, 101), (300, 2, 4, 4), (5, 1, 30, 32), (17, 3, 16, 16), (1, 2, 1, 4097)]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -85,10 +86,11 @@ def test_zero_meets_infinity_in_long_rows(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_long_rows_of_parts_of_arrays(dtype):
+@pytest.mark.parametrize("rows, columns", [(40, 32), (40, 33), (7, 19)])
+def test_rows_of_parts_of_arrays(rows, columns, dtype):
     """Pieces of x, of g and of the results lie unlike; channels in reverse order; arrays at odd addresses."""
     rng = np.random.default_rng(5)
-    wide, high = gd.input("x", (7, 5, 40, 32), dtype), gd.input("g", (9, 4, 40, 32), dtype)
+    wide, high = gd.input("x", (7, 5, rows, columns), dtype), gd.input("g", (9, 4, rows, columns), dtype)
     w, b = gd.input("w", (4,), dtype), gd.input("b", (4,), dtype)
     inputs = [wide, high, w, b]
     arrays = draw(rng, inputs)
@@ -104,3 +106,22 @@ def test_long_rows_of_parts_of_arrays(dtype):
         for got, value in zip(f(*spread), want, strict=True):
             np.testing.assert_array_equal(got, value)
             checked()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_of_three_axes(dtype):
+    """Every other line of an image: pieces of pieces. And results in the memory of operands that nothing reads any more."""
+    rng = np.random.default_rng(6)
+    wide, g = gd.input("x", (6, 3, 44, 37), dtype), gd.input("g", (6, 3, 22, 37), dtype)
+    w, b = gd.input("w", (3,), dtype), gd.input("b", (3,), dtype)
+    inputs = [wide, g, w, b]
+    arrays = draw(rng, inputs)
+    x = wide[:, :, ::2]
+    y = gd.batch_norm(x, w, b)
+    same_bits(inputs, [y, *gd.grad(y, [x, w, b], cotangent=g)], arrays, dtype)
+    same_bits([wide, w, b], [y], [arrays[0], *arrays[2:]], dtype)
+    made, cotangent = gd.sort(gd.reshape(g, (6, 3, 814))), gd.sort(gd.reshape(x, (6, 3, 814)))
+    y = gd.batch_norm(made, w, b)
+    for outputs in ([y], [y, *gd.grad(y, [made, w, b], cotangent=cotangent)], gd.grad(y, [made, w], cotangent=cotangent)):
+        used = [gd.sort(v) if v.ndim == 3 else v for v in outputs]           # so that they lie in the arena
+        same_bits(inputs, used, arrays, dtype)

@@ -393,11 +393,14 @@ static void run_direct_rows(const gdi_plan *p, char *const *at, const int64_t *s
     const gdi_micro *m = p->micro;
     const gdi_map_fn fn = m->fn;
     const gdi_stepped_fn stepped = p->stepped;
-    const int64_t n = p->inner, to_step = step[0], step0 = step[m->from[0]], step1 = step[m->from[1]], step2 = step[m->from[2]];
+    const int64_t n = p->inner, to_step = step[0];
+    const int64_t step0 = step[m->from[0]], step1 = step[m->from[1]], step2 = step[m->from[2]], step3 = step[m->from[3]];
+    const int64_t step4 = step[m->from[4]];
     char *to = at[0];
-    const char *from0 = at[m->from[0]], *from1 = at[m->from[1]], *from2 = at[m->from[2]];
-    for (int64_t row = 0; row < rows; row++, to += to_step, from0 += step0, from1 += step1, from2 += step2) {
-        const void *const in[GDI_LOOP_VALUES] = {from0, from1, from2};
+    const char *from0 = at[m->from[0]], *from1 = at[m->from[1]], *from2 = at[m->from[2]], *from3 = at[m->from[3]],
+               *from4 = at[m->from[4]];
+    for (int64_t row = 0; row < rows; row++, to += to_step, from0 += step0, from1 += step1, from2 += step2, from3 += step3, from4 += step4) {
+        const void *const in[GDI_LOOP_VALUES] = {from0, from1, from2, from3, from4};
         if (stepped)
             stepped(n, in, p->step, to);
         else

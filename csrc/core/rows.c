@@ -353,20 +353,33 @@ static char *norm_address(const state *s, int i, int64_t row)
     return k < 0 ? NULL : s->data[k] + row_offset(s->p, s->p->operand + k, row);
 }
 
+/* Packed, operands are brought together, results made where operands are no longer read, and taken apart. */
 static void run_norm_row(const state *s, int64_t row)
 {
+    static const int arrays[] = {GDI_NORM_X, GDI_NORM_G, GDI_NORM_Y, GDI_NORM_DX};
     const gdi_rows *p = s->p;
-    const int two = p->n_axes > 1;
+    const int pieces = p->n_axes > 1 && !p->packed;
+    char *const spare = s->local + p->spare, *const second = spare + p->spare_nbytes, *const third = second + p->spare_nbytes;
+    char *const packed[] = {spare, second, p->found.back ? third : spare, second};
+    char *at[GDI_NORM_OPERANDS];
     int64_t hop[GDI_NORM_OPERANDS];
-    for (int i = 0; i < GDI_NORM_OPERANDS; i++)
-        hop[i] = two && p->found.operand[i] >= 0 ? p->operand[p->found.operand[i]].stride[p->n_kept] : 0;
+    for (int i = 0; i < 4; i++) {
+        const int k = p->found.operand[arrays[i]];
+        at[arrays[i]] = k >= 0 && p->packed ? packed[i] : norm_address(s, arrays[i], row);
+        hop[arrays[i]] = k >= 0 && pieces ? p->operand[k].stride[p->n_kept] : 0;
+        if (k >= p->n_out && p->packed)
+            walk(p, p->operand + k, norm_address(s, arrays[i], row), 0, p->n, packed[i], 0);
+    }
     p->norm_row(&(gdi_norm_row){
-        .x = norm_address(s, GDI_NORM_X, row), .g = norm_address(s, GDI_NORM_G, row), .y = norm_address(s, GDI_NORM_Y, row),
-        .dx = norm_address(s, GDI_NORM_DX, row), .x_hop = hop[GDI_NORM_X], .g_hop = hop[GDI_NORM_G], .y_hop = hop[GDI_NORM_Y],
-        .dx_hop = hop[GDI_NORM_DX], .n = p->n, .run = two ? p->shape[p->n_kept + 1] : p->n, .gamma = norm_address(s, GDI_NORM_GAMMA, row),
+        .x = at[GDI_NORM_X], .g = at[GDI_NORM_G], .y = at[GDI_NORM_Y], .dx = at[GDI_NORM_DX], .x_hop = hop[GDI_NORM_X],
+        .g_hop = hop[GDI_NORM_G], .y_hop = hop[GDI_NORM_Y], .dx_hop = hop[GDI_NORM_DX], .n = p->n,
+        .run = pieces ? p->shape[p->n_kept + 1] : p->n, .gamma = norm_address(s, GDI_NORM_GAMMA, row),
         .beta = norm_address(s, GDI_NORM_BETA, row), .count = norm_address(s, GDI_NORM_COUNT, row), .eps = norm_address(s, GDI_NORM_EPS, row),
         .sum_g = norm_address(s, GDI_NORM_SUM_G, row), .sum_gx = norm_address(s, GDI_NORM_SUM_GX, row),
         .parts = (double *)(void *)(s->local + p->parts), .moments = p->found.moments, .divide = p->found.divide});
+    for (int i = 2; i < 4; i++)
+        if (p->packed && p->found.operand[arrays[i]] >= 0)
+            walk(p, p->operand + p->found.operand[arrays[i]], norm_address(s, arrays[i], row), 0, p->n, packed[i], 1);
 }
 
 /* With sums down the columns, an item has the rows of `batch` lanes of a block of GDI_FOLD_BLOCK rows: every 16th. */

@@ -77,9 +77,10 @@ typedef struct gdi_rows {
     int64_t items, grain;
     gdi_chain_fn *chain;     /* by number of a micro: its loop, if it is a chain; all are of one dtype */
     gdi_norm_fn norm;        /* all of a row at once (norm.h), instead of the sections; else NULL */
-    gdi_norm_row_fn norm_row;                /* the same, where a row is long, one row at a time; else NULL */
+    gdi_norm_row_fn norm_row;                /* the same, one row at a time, where they are long or in pieces; else NULL */
+    int32_t packed;                          /* norm_row: pieces are brought together in private memory first */
     gdi_norm_found found;
-    int64_t spare;           /* private memory: a row of it */
+    int64_t spare, spare_nbytes;             /* private memory: a row of it; packed: three, one after the other */
     int32_t n_link;
     int32_t n_held, element_nbytes;          /* registers that hold a row; bytes of the largest element */
     int64_t registers, register_nbytes, kept, kept_nbytes, stats, fills, parts, lanes, links;    /* private memory */

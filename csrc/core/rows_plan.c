@@ -12,6 +12,8 @@ enum { TURNED_NBYTES = 131072 };
 /* Runs of at least so many elements, a multiple of a sum's lanes, are blocks of their own; others are gathered. */
 enum { LONG_RUN = 128 };
 enum { CALL_NS = 8, GRAIN_QUARTER_NS = 200000 };
+/* Rows of fewer bytes that lie in pieces are not worth a call each. */
+enum { PIECES_NBYTES = 2048 };
 /* Registers that hold rows, of all kinds: more would not stay in a core's caches. */
 enum { HELD_NBYTES = 8 << 20 };
 
@@ -454,11 +456,14 @@ static int norm_overwrites(const draft *a, const gdi_norm_found *f)
     return 0;
 }
 
-/* Are the rows long, x, g and results in pieces that are contiguous, and the others one value a row? */
-static int norm_row_fits(const gdi_rows *p, const draft *a, const gdi_norm_found *f)
+/* Are the rows long or in pieces, of elements that are contiguous in x, g and results, and the others one value a row? *packed: the pieces
+ * are not what lanes of sums can begin with. */
+static int norm_row_fits(const gdi_rows *p, const draft *a, const gdi_norm_found *f, int32_t *packed)
 {
     const int kept = a->n_kept, all = kept + a->n_axes;
-    if (p->n * p->element_nbytes <= BLOCK_NBYTES || a->n_axes > 2 || (a->n_axes == 2 && a->shape[all - 1] % GDI_ROW_LANES != 0))
+    const int64_t nbytes = p->n * p->element_nbytes;
+    *packed = a->n_axes > 2 || (a->n_axes == 2 && a->shape[all - 1] % GDI_ROW_LANES != 0);
+    if ((a->n_axes == 1 ? nbytes <= BLOCK_NBYTES : nbytes < PIECES_NBYTES) || (*packed && 3 * aligned(nbytes) > HELD_NBYTES))
         return 0;
     for (int i = 0; i < GDI_NORM_OPERANDS; i++) {
         const int k = f->operand[i];
@@ -483,7 +488,7 @@ static void find_norm(gdi_rows *p, const draft *a, const gdi_table *t)
         return;
     if (norm_fits(p, a, f))
         p->norm = (f->back ? t->norm_back : t->norm)[wide];
-    else if (norm_row_fits(p, a, f))
+    else if (norm_row_fits(p, a, f, &p->packed))
         p->norm_row = t->norm_row[wide];
 }
 
@@ -506,7 +511,7 @@ static void choose_blocks(gdi_rows *p, const draft *a)
     p->run = p->n;
     if (p->n <= p->block) {
         int64_t most = p->n_columns > 0 ? GDI_ROW_LANES / 2 : GDI_ROW_LANES;       /* two items for two threads */
-        if (p->norm && p->found.back)
+        if ((p->norm && p->found.back) || p->norm_row)
             most = 1;
         const int64_t lines = turned_lines(a);
         const int64_t arrays = arrays_of(p, a), few = arrays * BLOCK_NBYTES <= BATCH_NBYTES;
@@ -553,7 +558,7 @@ static int place_memory(gdi_rows *p, const writer *w, int64_t nbytes, gd_program
     p->fills = p->registers + w->most_registers * p->register_nbytes;
     p->stats = p->fills + w->most_fills * p->register_nbytes;
     p->parts = p->stats + GDI_STATS * GDI_ROW_LANES * 8;
-    p->lanes = p->parts + (p->block < p->n ? most * (int64_t)(GDI_LONGEST_ROW / GDI_FOLD_BLOCK) * 8 : 0);
+    p->lanes = p->parts + (p->block < p->n || p->norm_row ? most * (int64_t)(GDI_LONGEST_ROW / GDI_FOLD_BLOCK) * 8 : 0);
     p->links = p->lanes + most * (int64_t)(GDI_ROW_LANES * GDI_FOLD_NBYTES);
     p->kept = aligned(p->links + p->n_link * (int64_t)sizeof(gdi_link));
     p->n_held = w->most_held;
@@ -561,7 +566,8 @@ static int place_memory(gdi_rows *p, const writer *w, int64_t nbytes, gd_program
     if (p->n_held * p->kept_nbytes > HELD_NBYTES)
         return GD_BAD_PROGRAM;
     p->spare = p->kept + p->n_held * p->kept_nbytes;
-    nbytes = p->spare + (p->norm ? aligned(p->n * p->element_nbytes) : 0);
+    p->spare_nbytes = aligned(p->n * p->element_nbytes);
+    nbytes = p->spare + (p->norm ? p->spare_nbytes : p->norm_row && p->packed ? 3 * p->spare_nbytes : 0);
     if (program->local_nbytes < nbytes)
         program->local_nbytes = nbytes;
     return GD_OK;
