@@ -76,6 +76,14 @@ def asked_dtype(dtype: Any) -> DType:
     return found
 
 
+def overflows(array: Any, want: DType) -> bool:
+    """Is a finite element infinite as a `want`, which is a float?"""
+    if want is FLOAT64 or array.dtype == want or array.dtype.kind == "b":
+        return False
+    with np.errstate(all="ignore"):
+        return bool((np.isinf(array.astype(want)) & np.isfinite(array)).any())
+
+
 def clean_bools(array: Any) -> Any:
     """A bool array whose bytes are 0 and 1: itself, or a copy of one that holds others, as a view of flags is. Kernels compute with
     the bytes, and NumPy takes any but 0 for True."""

@@ -413,5 +413,15 @@ def test_python_numbers_that_a_float_does_not_hold_are_named(dtype):
     f = gd.function([x := gd.input("x", (2,), dtype)], x * 1)
     with np.errstate(all="raise"), pytest.raises(gd.errors.DTypeError, match="argument x"):
         f([1e300, 1.0])
-    assert f([float("inf"), 6e4])[0] == np.inf and gd.function([y := gd.input("y")], y + 1)(1e300) == 1e300
+    v = gd.variable(np.zeros(2, dtype), "v")
+    for wrong in ([1e300, 1.0], np.array([2**62, 1]) if dtype == "float16" else [1e39, 0]):
+        with np.errstate(all="raise"), pytest.raises(gd.errors.DTypeError, match="value"):
+            v.value = wrong
+    if dtype == "float16":
+        for wrong in ([-2**63, 1], [10**6, 1]):
+            with pytest.raises(gd.errors.DTypeError, match="argument x"):
+                f(wrong)
+        assert f([65519.0, 1])[0] == 65504
+    v.value = [np.inf, 3]
+    assert f([float("inf"), 6e4])[0] == np.inf and v.value[1] == 3 and gd.function([y := gd.input("y")], y + 1)(1e300) == 1e300
     checked(2)

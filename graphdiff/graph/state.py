@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import as_dtype, clean_bools, read_only
+from ..dtypes import as_dtype, clean_bools, overflows, read_only
 from ..errors import DTypeError, NodeTypeError, ShapeError
 from .build import VARIABLE, check_name, checked_array, leaf, public
 from .locks import renewed
@@ -50,6 +50,8 @@ class Storage:
             info = np.iinfo(self.array.dtype)
             if int(new.min()) < info.min or int(new.max()) > info.max:
                 raise DTypeError(f"value: {int(new.min())} to {int(new.max())} given, {self.array.dtype} holds {info.min} to {info.max}")
+        if self.array.dtype.kind == "f" and overflows(new, self.array.dtype):
+            raise DTypeError(f"value: some elements are beyond what {self.array.dtype} holds")
         if new.shape != self.array.shape:
             raise ShapeError(f"value: shape {list(new.shape)} given, the variable has {list(self.array.shape)}")
         self._store(new)

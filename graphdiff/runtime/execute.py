@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import BOOL, FLOAT64, INT64, as_dtype, clean_bools
+from ..dtypes import BOOL, FLOAT64, INT64, as_dtype, clean_bools, overflows
 from ..errors import BadValue, DTypeError, GraphdiffError, NoMemory, OutOfBounds, ShapeError, compose, show_name
 from ..graph.build import call_of
 from ..graph.node import Node, describe
@@ -99,10 +99,10 @@ class Gate:
 
 def _castable(array: Any, want: Any, weak: bool) -> bool:
     if weak:                                  # Python numbers and lists adapt, if no fraction is lost and they fit
-        if array.size == 0 or want is FLOAT64:
+        if array.size == 0:
             return True
         if want.kind == "f":
-            return not bool(((np.abs(array) > np.finfo(want).max) & np.isfinite(array)).any())
+            return not overflows(array, want)
         low, high = (0, 1) if want.kind == "b" else (np.iinfo(want).min, np.iinfo(want).max)
         return array.dtype.kind in "biu" and low <= int(array.min()) and int(array.max()) <= high
     if want.kind == "f" and array.dtype.kind in "biu":
