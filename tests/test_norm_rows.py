@@ -29,7 +29,8 @@ def same_bits(inputs, outputs, arrays, dtype, *, norms=1):
 
 # Pieces that blocks of a sum (4096 elements) end within, at the end of, and that have several; one piece; rows of a block and a bit; short rows
 # in pieces; pieces that are brought together, as they are no multiple of 16.
-SHAPES = [(3, 4, 16, 16), (32, 3, 7, 7), (6, 3, 14, 14), (40, 2, 14, 15), (900, 2, 5, 1), (3, 2, 1, 1001), (6, 3, 28, 28), (3, 2, 64, 64), (2, 5, 128, 72), (1, 4, 99, 101), (300, 2, 4, 4), (5, 1, 30, 32), (17, 3, 16, 16), (1, 2, 1, 4097)]
+SHAPES = [(3, 4, 16, 16), (32, 3, 7, 7), (6, 3, 14, 14), (40, 2, 14, 15), (900, 2, 5, 1), (3, 2, 1, 1001), (6, 3, 28, 28), (3, 2, 64, 64),
+          (2, 5, 128, 72), (1, 4, 99, 101), (300, 2, 4, 4), (5, 1, 30, 32), (17, 3, 16, 16), (1, 2, 1, 4097)]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -71,7 +71,8 @@ def test_groups_that_do_not_follow_each_other(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("shape, axis", [((130, 4, 2), 1), ((40, 10, 5), 1), ((128, 300), 0), ((70, 127), 0), ((600, 1024), 0), ((70, 8000), 0), ((3, 70, 33), 1)])
+@pytest.mark.parametrize("shape, axis", [((130, 4, 2), 1), ((40, 10, 5), 1), ((128, 300), 0), ((70, 127), 0), ((600, 1024), 0), ((70, 8000), 0),
+                                         ((3, 70, 33), 1)])
 def test_gradients_of_columns(shape, axis, dtype):
     """Against float64 by hand, and unfused the same bits; where a cotangent is 0, what is not finite does not matter."""
     rng = np.random.default_rng(3)
