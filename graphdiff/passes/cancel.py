@@ -35,13 +35,6 @@ class Scale:
     def falls(self) -> bool:
         return self.e.op.name in ("softmax", "sigmoid")
 
-    def slope(self, node: Node) -> bool:
-        """Is a node the derivative of this sigmoid, or of 1 minus it: s (1 - s)?"""
-        if node.op.name != "sigmoid_grad" or self.e.op.name != "sigmoid":
-            return False
-        x, y = self.e.inputs[0], node.inputs[0]
-        return x is y or (x.op.name == "negative" and x.inputs[0] is y) or (y.op.name == "negative" and y.inputs[0] is x)
-
 
 class Part(NamedTuple):
     """One term of a value: twin * exp(power * m)."""
@@ -70,6 +63,10 @@ def _is_one(node: Node) -> bool:
     if node.op.name == "broadcast_to":
         node = node.inputs[0]
     return node.op.name == "constant" and node.shape == () and bool(node._attrs[0] == 1)
+
+
+def _unsigned(x: Node) -> int:
+    return id(x.inputs[0] if x.op.name == "negative" else x)
 
 
 def scales(order: Sequence[Node]) -> dict[Any, dict[int, Scale]]:
@@ -145,6 +142,8 @@ def _long(shape: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
 class _Rewriting:
     def __init__(self, found: dict[int, Scale]) -> None:
         self.found = found
+        # s (1 - s), by its argument or minus that, is the derivative of each of these sigmoids, and of 1 minus it.
+        self.slopes = {_unsigned(scale.e.inputs[0]): scale for scale in found.values() if scale.e.op.name == "sigmoid"}
         self.again = False              # a scale was not one-sided, and has to be
         self.new: dict[int, Node] = {}
         self.values: dict[int, Value] = {}
@@ -162,10 +161,8 @@ class _Rewriting:
                 self.values[id(node)] = self.start(scale)
             elif node.dtype.kind == "f" and any(id(x) in self.values for x in node.inputs):
                 self.follow()
-            elif node.op.name == "sigmoid_grad":
-                for scale in self.found.values():
-                    if scale.slope(node):
-                        self.values[id(node)] = self.as_slope(scale)
+            elif node.op.name == "sigmoid_grad" and _unsigned(node.inputs[0]) in self.slopes:
+                self.values[id(node)] = self.as_slope(self.slopes[_unsigned(node.inputs[0])])
             made = self.kept[first:]
             for k, m in enumerate(made, 1):         # serials are the order: between that of the node before and its own
                 object.__setattr__(m, "serial", before + (node.serial - before) * k / (len(made) + 1))
