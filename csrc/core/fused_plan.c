@@ -25,7 +25,8 @@ int gdi_is_read(const int64_t *line, int i, int lines, int64_t value)
 }
 
 /* The lines that one loop does together: made[i] is the loop that runs in line i's place, if there is one. */
-static void find_loops(gdi_group *g, const gdi_table *t, const gdi_plan *p, const gdi_layout *l, const gd_view *const *view, gdi_micro *made)
+static void find_loops(gdi_group *g, const gdi_table *t, const gdi_plan *p, const gdi_layout *l, const gd_view *const *view,
+                       gdi_micro *made)
 {
     for (int k = 0; k < g->n; k++) {
         g->place[k] = p->operand[k].place;

@@ -440,7 +440,8 @@ void gdi_plan_ahead(gdi_plan *p, const gdi_layout *l, int64_t functions)
     }
     const int64_t total = gdi_layout_nbytes(l, p->n);
     const int large = gdi_l1_nbytes() >= GDI_LARGE_L1;
-    const int functions_wait = functions * AHEAD_FUNCTION * p->operand[0].size * p->n >= total && (large || functions >= AHEAD_MICRO || p->n_out > 1);
+    const int more = large || functions >= AHEAD_MICRO || p->n_out > 1;
+    const int functions_wait = more && functions * AHEAD_FUNCTION * p->operand[0].size * p->n >= total;
     const int many = gdi_plan_streams(p) && ((p->n_out > 1 && p->n_micro >= AHEAD_MICRO) || large);
     if (total >= AHEAD_NBYTES && !p->dear && (functions_wait || many))
         p->ahead_lines = parts(direct * parts(p->block * p->operand[0].size, GDI_ALIGN), p->n_micro);

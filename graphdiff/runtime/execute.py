@@ -45,11 +45,9 @@ class Gate:
         looked at (not those of an array for results).
         """
         if type(value) is _ndarray and value.dtype is self.dtype:
-            if read and self.dtype is BOOL:
-                value = self._clean(value, convert)
             flags = value.flags
             if flags.c_contiguous and flags.aligned:
-                return value
+                return self._clean(value, convert) if read and self.dtype is BOOL else value
         return self._convert(value, convert, read)
 
     def _convert(self, value: Any, convert: bool, read: bool) -> Any:
