@@ -10,7 +10,7 @@ from registry_cases import check_derivatives, check_value, draw, op_names
 import graphdiff as gd
 from graphdiff.graph.build import make
 from graphdiff.graph.opdef import REGISTRY
-from graphdiff.ops import indexing, movement, reduction, scan, sequence
+from graphdiff.ops import indexing, movement, reduction, scan, sequence, writing
 
 CASES = []       # (id, build, shapes of the float64 operands)
 SEEN = set()
@@ -67,6 +67,11 @@ case("slice-none-ellipsis", lambda x: x[None, ..., 1, ::2], (2, 3, 4))
 case("slice-empty", lambda x: x[3:3], (5, 2))
 case("slice-of slice", lambda x: x[::-1][1:][::2], (7,))
 case("place", lambda x: movement.place(x, (7, 4), (1, 3), (2, -1)), (3, 2))
+case("slice_set", lambda x, y: writing.slice_set(x, y, (1, 3), (2, -1)), (7, 4), (3, 2))
+case("slice_set-whole", lambda x, y: writing.slice_set(x, y, (0, 0), (1, 1)), (2, 3), (2, 3))
+case("slice_set-nothing", lambda x, y: writing.slice_set(x, y, (3, 0), (1, 1)), (5, 2), (0, 2))
+case("slice_add", lambda x, y: writing.slice_add(x, y, (1, 3), (2, -1)), (7, 4), (3, 2))
+case("slice_add-whole", lambda x, y: writing.slice_add(x, y, (0,), (1,)), (4,), (4,))
 case("place-ones", lambda x: movement.place(x, (5,), (1,), (1,), 1.0), (3,))
 case("concatenate", lambda x, y: gd.concatenate([x, y, x], axis=1), (2, 3), (2, 1))
 case("concatenate-flat", lambda x, y: gd.concatenate([x, y], axis=None), (2, 3), (2,))

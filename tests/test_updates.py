@@ -5,6 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
+from counting import checked
 
 import graphdiff as gd
 from graphdiff.errors import OutOfBounds, ShapeError
@@ -230,3 +231,78 @@ def test_an_update_by_what_is_read_in_an_empty_slice_only():
     f = gd.function([x], c, updates={v: c})
     np.testing.assert_array_equal(f(np.arange(4.0)), np.arange(4.0))
     np.testing.assert_array_equal(v.value, np.arange(4.0))
+
+
+SLICES = {
+    "one element": (lambda w, s: w.at[3, 4].set(s), 1), "row": (lambda w, s: w.at[2].set(s * w[1]), 1),
+    "every other": (lambda w, s: w.at[::2, ::-1].set(w[1::2]), 2),          # read from what is about to change: copied before the mark
+    "added": (lambda w, s: w.at[1:3].add(s), 1), "row onto row": (lambda w, s: w.at[0].set(w[5]), 2),
+    "one after the other": (lambda w, s: w.at[0].set(s).at[:, 0].set(s + 1).at[0, 0].set(7.0), 3),
+    "known places": (lambda w, s: w.at[np.array([1, 1, 4])].add(s), 1), "known places set": (lambda w, s: w.at[np.array([4, 0])].set(s), 1),
+}
+
+
+@pytest.mark.parametrize("name", SLICES)
+@pytest.mark.parametrize("shown", [False, True])
+def test_of_a_slice_only_the_slice_is_written(name, shown):
+    """The rest of the variable stays where it is; outputs see what was there before."""
+    update, moved = SLICES[name]
+
+    def build(w):
+        s = gd.input("s")
+        return [s], [np.float64(2.5)], [w * 1.0, w[3]] if shown else [], {w: update(w, s)}
+
+    start = RNG.standard_normal((6, 6))
+    (value,), f = both(build, start=[start])
+    assert not np.array_equal(value, start)
+    behind = f.program.instrs[f.program.commit:]
+    assert len(behind) == (moved if name == "one after the other" else 1)
+    if not name.startswith("known"):
+        assert all(np.prod(outs[0].shape) < 36 for _, outs, *_ in behind)
+    assert f.program.arena_nbytes < (1 + shown) * 6 * 6 * 8
+    checked()
+
+
+def test_slices_of_two_variables_from_each_other():
+    def build(a, b):
+        return [], [], [], {a: a.at[:2].set(b[2:]), b: b.at[1:3].set(a[:2])}
+
+    both(build, start=[RNG.standard_normal((4, 3)), RNG.standard_normal((4, 3))])
+
+
+def test_a_slice_from_an_array_that_is_the_variable_s_own_memory():
+    for passes in (None, ()):
+        w = gd.variable(np.arange(6.0), "w")
+        x = gd.input("x", (3,))
+        f = gd.function([x], [], updates={w: w.at[2:5].set(x)}, passes=passes)
+        f(w.value[1:4])
+        assert w.value.tolist() == [0, 1, 1, 2, 3, 5]
+        checked()
+
+
+def test_places_that_an_input_tells_are_checked_before_anything_is_written():
+    w, i = gd.variable(np.zeros(5), "w"), gd.input("i", (2,), "int64")
+    f = gd.function([i], [], updates={w: w.at[i].add(1.0)})
+    f([1, 1])
+    with pytest.raises(OutOfBounds):
+        f([0, 9])
+    assert w.value.tolist() == [0, 2, 0, 0, 0]
+    checked()
+
+
+def test_a_result_is_made_where_it_is_wanted_instead_of_copied_there():
+    x = gd.input("x", (50, 40))
+    y = gd.sin(x)
+    f = gd.function([x], [y.at[3].set(0.0), gd.cumsum(y, axis=1)], threads=1)
+    a = RNG.standard_normal((50, 40))
+    want = np.sin(a)
+    want[3] = 0
+    got = f(a)
+    np.testing.assert_allclose(got[0], want, rtol=1e-15)
+    np.testing.assert_allclose(got[1], np.cumsum(np.sin(a), axis=1), rtol=1e-12, atol=1e-13)
+    g = gd.function([x], y.at[3].set(0.0), threads=1)
+    assert [op for op, *_ in g.program.instrs] == ["sin", "copy"] and g.program.arena_nbytes == 0
+    h = gd.function([x], [y.at[3].set(0.0), y], threads=1)              # y is wanted too: two arrays
+    np.testing.assert_allclose(h(a)[1], np.sin(a), rtol=1e-15)
+    np.testing.assert_array_equal(h(a)[0], got[0])
+    checked(5)

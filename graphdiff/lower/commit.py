@@ -7,17 +7,19 @@ moment of an optimiser, and writing and reading it.
 """
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
-from ..plan.memory import unread
+from ..plan.memory import SCATTERS, unread
+from .program import CONSTANTS
 from .view import View, contiguous_strides, count
 
 # Multiply-adds of all products moved behind the mark, where nothing is interrupted: some ten milliseconds.
 PRODUCTS = 1 << 29
 
 
-def update_in_place(instrs: Sequence[Any], commit: int, groups: Mapping[int, Any], buffers: Sequence[int], fixed: Mapping[int, int],
+def update_in_place(instrs: Sequence[Any], commit: int, groups: Mapping[int, Any], buffers: list[int], fixed: Mapping[int, int],
                     elementwise: Container[str], inputs: Container[int]) -> tuple[list[Any], int, dict[int, Any]]:
     """(instructions, commit, groups) with producers behind the commit mark where that is safe.
 
@@ -25,10 +27,12 @@ def update_in_place(instrs: Sequence[Any], commit: int, groups: Mapping[int, Any
     variables about to change that it reads are those it writes itself, element by element. It may not read `inputs`: an
     array the caller gives may be a view of a variable's own memory.
     """
-    copies = {ins[0].buffer: outs[0] for op, outs, ins, _, _ in instrs[commit:]
-              if op == "copy" and ins[0].buffer >= 0 and ins[0].offset == 0 and ins[0].contiguous}      # not one that turns or flips it
+    instrs, commit, groups = _slices_in_place(instrs, commit, groups, buffers, fixed, inputs)
+    times = Counter([outs[0].buffer for _, outs, _, _, _ in instrs[commit:]])
+    copies = {ins[0].buffer: outs[0] for op, outs, ins, _, _ in instrs[commit:] if times[outs[0].buffer] == 1
+              and op == "copy" and ins[0].buffer >= 0 and ins[0].offset == 0 and ins[0].contiguous}      # not one that turns or flips it
     if not copies:
-        return list(instrs), commit, dict(groups)
+        return instrs, commit, groups
     written = {outs[0].buffer for _, outs, _, _, _ in instrs[commit:]}
     readers: dict[int, int] = {}
     writers: dict[int, int] = {}
@@ -72,7 +76,7 @@ def update_in_place(instrs: Sequence[Any], commit: int, groups: Mapping[int, Any
                     spare -= work
                     late.setdefault(i, []).append(maker[b])
     if not moved:
-        return list(instrs), commit, dict(groups)
+        return instrs, commit, groups
     result: list[Any] = []
     numbers: dict[int, Any] = {}
     away = {*moved, *(j for products in late.values() for j in products)}
@@ -84,6 +88,75 @@ def update_in_place(instrs: Sequence[Any], commit: int, groups: Mapping[int, Any
             numbers[len(result)] = groups[i]
         result.append(moved.get(i, instrs[i]))
     return result, commit - len(away), numbers
+
+
+def _slices_in_place(instrs: Sequence[Any], commit: int, groups: Mapping[int, Any], buffers: list[int], fixed: Mapping[int, int],
+                     inputs: Container[int]) -> tuple[list[Any], int, dict[int, Any]]:
+    """The same where a variable's new value is its old one but for slices, or but for places that are known: behind the mark these alone
+    are written. What is written there from an array of the caller's or from a variable about to change is copied before the mark."""
+    touching: dict[int, list[int]] = {}
+    for i, (_, outs, ins, _, _) in enumerate(instrs):
+        for b in {v.buffer for v in (*outs, *ins)}:
+            touching.setdefault(b, []).append(i)
+    changing = {outs[0].buffer for _, outs, _, _, _ in instrs[commit:]}
+    gone: set[int] = set()
+    before: dict[int, Any] = {}                 # in the place of an instruction
+    tail: list[Any] = []
+    for last in range(commit, len(instrs)):
+        found = _slices_of(instrs, last, touching, buffers, fixed)
+        if found is None:
+            tail.append((instrs[last], last))
+            continue
+        gone.update(found[0])
+        variable = instrs[last][1][0].buffer
+        for i in found[1]:
+            op, (out,), (*x, v), attrs, node = instrs[i]
+            if v.buffer in inputs or v.buffer in changing:
+                buffers.append(count(v.shape) * v.dtype.itemsize)
+                staged = View(len(buffers) - 1, 0, v.shape, contiguous_strides(v.shape), v.dtype)
+                before[i] = ("copy", (staged,), (v,), (), node)
+                v = staged
+            to = View(variable, out.offset, out.shape, out.strides, out.dtype)
+            tail.append(((op, (to,), (to, x[1], v) if x else (v,), attrs, node), last))
+    if not gone:
+        return list(instrs), commit, dict(groups)
+    head = [(before.get(i, instrs[i]), i) for i in range(commit) if i not in gone or i in before]
+    result = [*head, *tail]
+    return [instr for instr, _ in result], len(head), {k: groups[i] for k, (_, i) in enumerate(result) if i in groups}
+
+
+def _slices_of(instrs: Sequence[Any], last: int, touching: Mapping[int, list[int]], buffers: Sequence[int],
+               fixed: Mapping[int, int]) -> tuple[list[int], list[int]] | None:
+    """Does instruction `last` copy to a variable what is a copy of it but for slices or known places, which nobody else reads? (All that make
+    it, those that write the slices), in order, or None."""
+    op, (variable,), (whole, *_), _, _ = instrs[last]
+    makers: list[int] = []
+    slices: list[int] = []
+    end = last
+    while op == "copy" and whole.buffer >= 0:
+        b = whole.buffer
+        if b in fixed or not whole.contiguous or whole.offset or count(whole.shape) * whole.dtype.itemsize != buffers[b]:
+            return None
+        *mine, reader = touching[b]
+        if reader != end or not mine or any(not _writes_alone(instrs[i], b) for i in mine):
+            return None
+        first, *others = mine
+        name, (out,), (source, *_), _, _ = instrs[first]
+        if out.offset or out.shape != source.shape or out.strides != source.strides or count(out.shape) * out.dtype.itemsize != buffers[b]:
+            return None
+        makers = [*mine, *makers]
+        slices = [*(others if name == "copy" else mine), *slices]
+        whole, end = source, first
+    if op != "copy" or whole.buffer != variable.buffer or not slices or whole.offset or not whole.contiguous:
+        return None
+    return makers, slices
+
+
+def _writes_alone(instr: Any, b: int) -> bool:
+    """Does it write to a buffer what it can't fail to, without reading it?"""
+    op, outs, ins, _, _ = instr
+    known = op == "copy" or (op in SCATTERS and ins[1].buffer == -1 - CONSTANTS)         # places that are numbers were checked
+    return known and outs[0].buffer == b and all(v.buffer != b for v in ins)
 
 
 def _late_product(instr: Any, buffers: Sequence[int]) -> int:

@@ -15,7 +15,7 @@ from ..dtypes import FLOAT16, FLOAT32
 from ..errors import GraphdiffError
 from ..graph.build import located
 from ..graph.node import Node
-from ..plan.memory import plan_memory
+from ..plan.memory import is_same, plan_memory
 from .commit import update_in_place
 from .fuse import fuse
 from .program import CONSTANTS, FIRST, Program
@@ -246,6 +246,19 @@ def lower(order: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]
     if in_place and updates:
         instrs, commit, groups = update_in_place(instrs, commit, groups, ctx.buffers, fixed, elementwise,
                                                  {v.buffer for v in input_views})
+    places, arena_nbytes = plan_memory(instrs, ctx.buffers, fixed, elementwise, in_place=in_place)
+    instrs, commit, groups = _without_copies(instrs, commit, groups, ctx.buffers, places)
     program = Program(instrs, ctx.buffers, ctx.constants, bases, input_views, output_views, commit, groups=groups)
-    program.places, program.arena_nbytes = plan_memory(instrs, ctx.buffers, fixed, elementwise, in_place=in_place)
+    program.places, program.arena_nbytes = places, arena_nbytes
     return program
+
+
+def _without_copies(instrs: Sequence[Any], commit: int, groups: Mapping[int, Any], nbytes: Sequence[int],
+                    places: Sequence[int]) -> tuple[list[Any], int, dict[int, Any]]:
+    """(instructions, commit, groups) without those that copy a buffer to where it is."""
+    kept = [i for i, (op, outs, ins, _, _) in enumerate(instrs)
+            if not (op == "copy" and outs[0].buffer >= 0 <= ins[0].buffer and places[outs[0].buffer] == places[ins[0].buffer]
+                    and is_same(outs[0], ins[0], nbytes))]
+    if len(kept) == len(instrs):
+        return list(instrs), commit, dict(groups)
+    return [instrs[i] for i in kept], sum(i < commit for i in kept), {k: groups[i] for k, i in enumerate(kept) if i in groups}

@@ -21,7 +21,8 @@ from ..graph.opdef import NEVER, OpDef, as_written, register, whereabouts
 from ..specs import as_shape, broadcast, check_memory, check_shape, format_shape, nelements, normalize_axis, slice_backward, slice_forward
 from .creation import full, zeros, zeros_like
 from .families import cast, floating
-from .movement import expand_to, permute, place, reshape_to, slice_axes
+from .movement import expand_to, permute, reshape_to, slice_axes
+from .writing import slice_add, slice_set
 
 # -- primitives: a gather along one axis, its two scatters, and the same along the last axis -----------------------
 
@@ -445,7 +446,6 @@ def _gathered(x: Node, p: Parsed) -> Node:
 
 
 def _update(x: Node, item: Any, value: Any, op: OpDef) -> Node:
-    from .binary import where
     x = as_node(x)
     value = as_node(value, x.dtype)
     mask = as_node(item) if isinstance(item, Node) and item.dtype is BOOL and item.op.name != "constant" else None
@@ -456,6 +456,7 @@ def _update(x: Node, item: Any, value: Any, op: OpDef) -> Node:
         wide = reshape_to(mask, (*mask.shape, *[1] * (x.ndim - mask.ndim)))
         if value.shape != () and value.ndim > x.ndim - mask.ndim:
             raise ShapeError("with a mask computed in the graph the value must be a scalar, or broadcast over the trailing axes")
+        from .binary import where
         return where(wide, x + value if op is SCATTER_ADD else value, x)
     if value.dtype is not x.dtype and not np.can_cast(value.dtype, x.dtype, "same_kind"):
         raise DTypeError(f"cannot put {value.dtype} into {x.dtype}\nhint: use astype")
@@ -473,13 +474,9 @@ def _update(x: Node, item: Any, value: Any, op: OpDef) -> Node:
             back[a] = k
         new = permute(moved, back)
     else:
-        value = _fit(value, part.shape)
-        new = value if op is SCATTER_SET else part + value
-    if tuple(p.sizes) == x.shape and not builtins.any(isinstance(s, Dim) or s for s in p.starts) and builtins.all(s == 1 for s in p.steps):
-        return reshape_to(new, x.shape)
-    placed = place(reshape_to(new, tuple(p.sizes)), x.shape, p.starts, p.steps)
-    hole = place(full(tuple(p.sizes), True, "bool"), x.shape, p.starts, p.steps)
-    return where(hole, placed, x)
+        new = _fit(value, part.shape)
+    write = slice_add if op is SCATTER_ADD and not p.arrays else slice_set
+    return write(x, reshape_to(new, tuple(p.sizes)), p.starts, p.steps)
 
 
 def _fit(value: Node, shape: tuple[Any, ...]) -> Node:

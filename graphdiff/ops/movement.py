@@ -1,7 +1,7 @@
 """Movement: ops that rearrange elements without computing. Each is a view when lowered, or copies into a view.
 
 Primitives: reshape, transpose, broadcast_to, slice and its adjoint place, diagonal and its adjoint undiagonal. Everything else
-here is composed of them; what joins arrays is in joining.
+here is composed of them; what joins arrays is in joining, what writes into slices in writing.
 """
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def sum_to(x: Node, shape: tuple[Any, ...]) -> Node:
 
 # -- slice and place -----------------------------------------------------------------------------------------------
 
-def _check_inside(shape: Any, starts: Any, steps: Any, sizes: Any) -> None:
+def check_inside(shape: Any, starts: Any, steps: Any, sizes: Any) -> None:
     for axis, (size, a, s, n) in enumerate(zip(shape, starts, steps, sizes, strict=True)):
         # With named sizes this is first known when a function meets real arrays.
         if isinstance(size, int) and isinstance(a, int) and isinstance(n, int) and n:
@@ -207,11 +207,11 @@ def _check_inside(shape: Any, starts: Any, steps: Any, sizes: Any) -> None:
 
 
 def _slice_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
-    _check_inside(inputs[0].shape, *attrs)
+    check_inside(inputs[0].shape, *attrs)
     return attrs[2], inputs[0].dtype
 
 
-def _index(starts: Any, steps: Any, sizes: Any) -> tuple[Any, ...]:
+def index_of(starts: Any, steps: Any, sizes: Any) -> tuple[Any, ...]:
     """Python slices that pick start, start + step, ... size times, also for a negative step."""
     out = []
     for a, s, n in zip(starts, steps, sizes, strict=True):
@@ -225,13 +225,13 @@ def _index(starts: Any, steps: Any, sizes: Any) -> tuple[Any, ...]:
 
 def _place_reference(x: Any, *, shape: Any, starts: Any, steps: Any, fill: float) -> Any:
     out = np.full(shape, fill, x.dtype)
-    out[_index(starts, steps, x.shape)] = x
+    out[index_of(starts, steps, x.shape)] = x
     return out
 
 
 def _place_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
     check_shape(attrs[0], inputs[0].dtype)
-    _check_inside(attrs[0], attrs[1], attrs[2], inputs[0].shape)
+    check_inside(attrs[0], attrs[1], attrs[2], inputs[0].shape)
     return attrs[0], inputs[0].dtype
 
 
@@ -264,7 +264,7 @@ def _rims(shape: Any, starts: Any, steps: Any, sizes: Any) -> list[tuple[list[in
 
 
 SLICE = register(OpDef("slice", "elements start, start + step, ... along every axis", _slice_infer,
-                       lambda x, *, starts, steps, sizes: np.asarray(x)[_index(starts, steps, sizes)],
+                       lambda x, *, starts, steps, sizes: np.asarray(x)[index_of(starts, steps, sizes)],
                        attr_names=("starts", "steps", "sizes"), arity=1, family="movement", linear=(0,), symbol="[:]",
                        vjp=lambda g, node, needs: (place(g, node.inputs[0].shape, node._attrs[0], node._attrs[1]),),
                        lower=lambda ctx, node: ctx.raw(node.inputs[0]).slice(*node._attrs)))

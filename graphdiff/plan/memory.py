@@ -2,8 +2,8 @@
 
 Takes instructions that name buffers and returns an offset for each. A buffer lives from the first instruction that
 writes it to the last that touches it. An elementwise instruction or a fused group may write over an operand that dies with
-it, when both cover whole buffers of one size in the same layout. Free space is kept as sorted disjoint ranges; the smallest that
-fits is taken.
+it, when both cover whole buffers of one size in the same layout. So may a scatter, and a copy, which is then none. Free space is
+kept as sorted disjoint ranges; the smallest that fits is taken.
 """
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 ALIGN = 64          # a cache line, and what vector loads like; scalars are packed densely instead
 SMALL = 16
 GROUPS = frozenset(("fused", "rows"))     # instructions of several operations, a line each
+SCATTERS = frozenset(("scatter_add", "scatter_set"))      # write over their first operand, or over a copy of it
 
 
 class _Free:
@@ -83,19 +84,21 @@ def plan_memory(instrs: Sequence[Any], nbytes: Sequence[int], fixed: dict[int, i
             if v.buffer >= 0:
                 last[v.buffer] = i
     places: list[Any] = [None] * len(nbytes)
+    if in_place:
+        fixed = {**fixed, **_made_there(instrs, nbytes, fixed, last)}
     for buffer, place in fixed.items():
         places[buffer] = place
     free = _Free()
     size_of = [(n + 7) // 8 * 8 if n <= SMALL else (n + ALIGN - 1) // ALIGN * ALIGN for n in nbytes]
     for i, (op, outs, ins, attrs, _) in enumerate(instrs):
         reused: set[int] = set()
-        usable = ins if in_place and (op in elementwise or op in GROUPS) else ()
+        usable = ins if in_place and (op in elementwise or op in GROUPS or op == "copy") else ins[:1] if in_place and op in SCATTERS else ()
         for k, out in enumerate(outs):
             b = out.buffer
             if b < 0 or places[b] is not None:
                 continue
             if usable:
-                over = _dying(out, unread(k, outs, ins, attrs) if op in GROUPS else ins, ins, i, last, places, nbytes, reused)
+                over = _dying(out, unread(k, outs, ins, attrs) if op in GROUPS else usable, ins, i, last, places, nbytes, reused)
                 if over >= 0:
                     reused.add(over)
                     places[b] = places[over]
@@ -110,6 +113,25 @@ def plan_memory(instrs: Sequence[Any], nbytes: Sequence[int], fixed: dict[int, i
     return [0 if p is None else p for p in places], free.top
 
 
+def _made_there(instrs: Sequence[Any], nbytes: Sequence[int], fixed: dict[int, int], last: Sequence[int]) -> dict[int, int]:
+    """Buffers of the arena that die where they are copied to a place outside of it that nothing has touched before: they live there."""
+    touched: set[int] = set()
+    there: dict[int, int] = {}
+    for i, (op, outs, ins, _, _) in enumerate(instrs):
+        if op == "copy" and outs[0].buffer in fixed and outs[0].buffer not in touched:
+            out, v = outs[0], ins[0]
+            if v.buffer >= 0 and v.buffer not in fixed and v.buffer not in there and last[v.buffer] == i and is_same(out, v, nbytes):
+                there[v.buffer] = fixed[out.buffer]
+        touched.update([v.buffer for v in outs])
+    return there
+
+
+def is_same(out: Any, v: Any, nbytes: Sequence[int]) -> bool:
+    """Are two views the same part of two buffers of one size?"""
+    return bool(nbytes[v.buffer] == nbytes[out.buffer] and v.offset == out.offset and v.dtype.itemsize == out.dtype.itemsize
+                and v.shape == out.shape and v.strides == out.strides)
+
+
 def unread(k: int, outs: Any, ins: Any, lines: Any) -> list[Any]:
     """The operands of a group that no operation reads after the one that writes output k."""
     written = max(i for i, line in enumerate(lines) if line[2] == k)
@@ -121,8 +143,7 @@ def _dying(out: Any, candidates: Any, ins: Any, i: int, last: list[int], places:
     """The arena buffer of an operand, of the candidates, that out may overwrite, or -1."""
     for v in candidates:
         b: int = v.buffer
-        if (b >= 0 and nbytes[b] and last[b] == i and places[b] >= 0 and nbytes[b] == nbytes[out.buffer] and v.offset == out.offset
-                and b not in reused and v.dtype.itemsize == out.dtype.itemsize and v.shape == out.shape and v.strides == out.strides
+        if (b >= 0 and nbytes[b] and last[b] == i and places[b] >= 0 and b not in reused and is_same(out, v, nbytes)
                 and all(w is v or w.buffer != b or (w.offset == v.offset and w.strides == v.strides and w in candidates) for w in ins)):
             return b
     return -1
