@@ -7,6 +7,7 @@ import os
 import numpy as np
 import pytest
 from counting import checked
+from in_order import reads_what_was_written
 from random_graphs import JUMPS, ROUNDED, graph
 from registry_cases import check_derivatives
 
@@ -50,6 +51,7 @@ def bits(seed, wild, floats):
                     {"passes": ("fuse",), "threads": 1}, {"passes": ("in_place", "fuse"), "threads": 2},
                     {"passes": EXACT[:3], "threads": 1}, {"passes": ("in_place",), "threads": 2}):
         f = gd.function(list(feeds), outputs, **options)
+        reads_what_was_written(f)
         for a, b in zip(plain, f(*feeds.values()), strict=True):
             assert same(a, b), f"seed {seed}, wild {wild}, {floats}, {options}: {a} and {b}"
             checked()

@@ -177,9 +177,12 @@ class _Rows:
         self.touched.update([v.buffer for v in (*instr[1], *instr[2]) if v.buffer >= 0 and writes[v.buffer] > 1])
 
     def take_early(self, instr: Any, after: Sequence[Any]) -> bool:
-        """Into the group: a sum of rows that came before the group read what it sums up. after: what came before the group later on."""
+        """Into the group: a sum of rows that came before the group read what it sums up. after: what came before the group later on. What a
+        member reads as an input, the group can't make."""
         made = instr[1][0].buffer
-        return instr[0] == "sum" and not any(v.buffer == made for other in after for v in (*other[2], *other[1])) and self.take(instr, False)
+        read = any(v.buffer == made for v in self.inputs.values())
+        return (instr[0] == "sum" and not read and not any(v.buffer == made for other in after for v in (*other[2], *other[1]))
+                and self.take(instr, False))
 
     def leave(self, instr: Any) -> bool:
         """It has not joined: must it run after the group?"""
