@@ -415,6 +415,28 @@ def test_algebra_never_drops_a_nan_an_infinity_or_a_signed_zero():
             checked()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_number_and_its_negative_are_twice_the_number_bit_for_bit(dtype):
+    """Also where the sign is a factor's: what remains is one multiplication."""
+    zmul = gd.ops.binary.zmul
+    x, y = gd.input("x", (9, 9), dtype), gd.input("y", (9, 9), dtype)
+    outs = [-x - x, x - -x, x * -y - x * y, zmul(x, -y) - zmul(x, y), zmul(x, y) - zmul(-x, y), -zmul(x, y) - zmul(x, y),
+            gd.grad(gd.exp(-x * x), x, cotangent=gd.ones_like(x)), -x - y, x * y - -y * y, zmul(x, y) - x * -y]
+    values = np.array([0.0, -0.0, 1.5, -2.0, np.inf, -np.inf, np.nan, 1e-40, 3e38], dtype)
+    arrays = np.meshgrid(values, values)
+    f, plain = gd.function([x, y], outs), gd.function([x, y], outs, passes=())
+    with np.errstate(all="ignore"):
+        for a, b in zip(f(*arrays), plain(*arrays), strict=True):
+            fine = ~np.isnan(b)
+            np.testing.assert_array_equal(a, b)
+            assert a[fine].tobytes() == b[fine].tobytes()
+            checked()
+    for k, y_ in enumerate(outs):
+        ops = [line[0] for op, _, _, lines, *_ in gd.function([x, y], y_).program.instrs if op == "fused" for line in lines]
+        assert ("subtract" in ops) == (k > 6), (k, ops)
+        checked()
+
+
 def test_pads_with_zeros_of_two_signs_are_two_nodes():
     x = gd.input("x", (1,))
     a, b = gd.function([x], [gd.pad(x, 1, constant_values=0.0), gd.pad(x, 1, constant_values=-0.0)])([1.0])

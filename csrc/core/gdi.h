@@ -141,7 +141,7 @@ typedef void (*gdi_norm_row_fn)(const gdi_norm_row *a);
 #include "ops.h"             /* enum gdi_op, generated from ops/<family>.def by the preprocessor */
 
 /* Several operations as one loop (loops.c), longer expressions before those they contain, and how many inputs one may have. */
-enum gdi_loop { GDI_LOOP_ROOT_STEP, GDI_LOOP_BLEND_SQUARE, GDI_LOOP_BLEND, GDI_LOOP_GATE, GDI_LOOP_DIFFERENCE, GDI_LOOPS };
+enum gdi_loop { GDI_LOOP_ROOT_STEP, GDI_LOOP_BLEND_SQUARE, GDI_LOOP_BLEND, GDI_LOOP_GATE, GDI_LOOP_DIFFERENCE, GDI_LOOP_OPPOSITE, GDI_LOOPS };
 enum { GDI_LOOP_VALUES = 5 };
 /* Two functions as one loop. */
 enum gdi_two { GDI_TWO_SIGMOID, GDI_TWO_TANH, GDI_TWO_SIN, GDI_TWOS };

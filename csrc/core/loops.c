@@ -17,6 +17,7 @@ static const pattern patterns[GDI_LOOPS] = {
     [GDI_LOOP_ROOT_STEP] = {{OP(SUBTRACT), 0, OP(DIVIDE), OP(MULTIPLY), 1, 2, OP(ADD), OP(SQRT), 3, 4}, 1 << 1 | 1 << 4, 5},
     [GDI_LOOP_GATE] = {{OP(ZMUL), OP(CAST), OP(GREATER), 0, 1, 2}, 1 << 1, 3},
     [GDI_LOOP_DIFFERENCE] = {{OP(SUBTRACT), OP(ZMUL_EITHER), 0, 1, OP(ZMUL_EITHER), 2, 3}, 0, 4},
+    [GDI_LOOP_OPPOSITE] = {{OP(MULTIPLY), OP(NEGATIVE), 0, 1}, 0, 2},
 };
 
 /* What a text has been found to be. */

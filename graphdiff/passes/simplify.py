@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import BOOL, INT32, INT64, UINT8
+from ..dtypes import BOOL, FLOAT32, FLOAT64, INT32, INT64, UINT8
 from ..graph.build import CONSTANT
 from ..graph.node import Node, new_node
 
@@ -128,6 +128,35 @@ def _negative(node: Node) -> Node | None:
     return x.inputs[0] if x.op.name == "negative" else None
 
 
+def _signed(x: Node) -> tuple[bool, tuple[str, int, int] | int]:
+    """Is x a negative, or a product with one factor that is; and of what."""
+    name = x.op.name
+    if name == "negative":
+        minus, of = _signed(x.inputs[0]) if x.inputs[0].op.name in ("multiply", "zmul") else (True, 0)
+        return True, id(x.inputs[0]) if minus else of
+    if name in ("multiply", "zmul"):
+        a, b = x.inputs
+        minus = [f.op.name == "negative" for f in (a, b)]
+        if minus[0] != minus[1]:
+            return True, (name, id(a.inputs[0] if minus[0] else a), id(b.inputs[0] if minus[1] else b))
+        return False, (name, id(a), id(b))
+    return False, id(x)
+
+
+def _doubled(node: Node, x: Node, y: Node) -> Node | None:
+    """p - (-p) = 2 p and (-p) - p = -2 p, bit for bit, also where the sign is a factor's: the gradient of -x x is two of them."""
+    if x.dtype not in (FLOAT32, FLOAT64) or x.shape != node.shape or y.shape != node.shape:
+        return None
+    (minus, of), (other, same) = _signed(x), _signed(y)
+    if minus == other or of != same:
+        return None
+    p, factor = (x.inputs[0], -2.0) if x.op.name == "negative" else (x, 2.0)
+    from ..graph.opdef import lookup
+    constant = new_node(CONSTANT, (), (np.array(factor, x.dtype),), (), x.dtype, node._site, node.origin, None, node.scope, node.serial - 0.5)
+    return new_node(lookup("multiply"), (p, constant), (), node.shape, node.dtype, node._site, node.origin, node.name, node.scope,
+                    node.serial)
+
+
 def _add(node: Node) -> Node | None:
     """x + (-y) = (-y) + x = x - y, bit for bit: one operation less."""
     x, y = node.inputs
@@ -146,7 +175,18 @@ def _subtract(node: Node) -> Node | None:
     value = _scalar(y)
     if value is not None and value == 0 and not np.signbit(float(value)) and x.shape == node.shape:
         return x
-    return None
+    return _doubled(node, x, y)
+
+
+def _slice_set(node: Node) -> Node | None:
+    """What surrounds the new elements is one number: it need not be there before it is overwritten."""
+    x, y = node.inputs
+    value = _scalar(x)
+    if value is None:
+        return None
+    from ..graph.opdef import lookup
+    return new_node(lookup("place"), (y,), (node.shape, *node._attrs, value.item()), node.shape, node.dtype, node._site, node.origin, node.name,
+                    node.scope, node.serial)
 
 
 def _same_shape(node: Node) -> Node | None:
@@ -191,7 +231,7 @@ def _sum(node: Node) -> Node | None:
 _WIDE = {BOOL: "count_nonzero", UINT8: "wide_sum", INT32: "wide_sum"}
 RULES: dict[str, Callable[[Node], Node | None]] = {
     "add": _add, "zmul": _zmul, "zmul_either": _zmul_either, "multiply": _multiply, "divide": _divide, "negative": _negative, "subtract": _subtract,
-    "broadcast_to": _same_shape, "reshape": _reshape, "transpose": _transpose,
+    "broadcast_to": _same_shape, "reshape": _reshape, "transpose": _transpose, "slice_set": _slice_set,
     "sum": _sum,
 }
 
@@ -233,6 +273,10 @@ def algebra(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
                 break
         else:
             if here is node or here.serial == node.serial:      # not one of the nodes that exist already
+                for x in here.inputs:
+                    if x.op is CONSTANT and id(x) not in new:
+                        new[id(x)] = x
+                        kept.append(x)
                 kept.append(here)
     return kept, [new[id(o)] for o in outputs]
 
