@@ -136,9 +136,9 @@ def _signed(x: Node) -> tuple[bool, tuple[str, int, int] | int]:
         return True, id(x.inputs[0]) if minus else of
     if name in ("multiply", "zmul"):
         a, b = x.inputs
-        minus = [f.op.name == "negative" for f in (a, b)]
-        if minus[0] != minus[1]:
-            return True, (name, id(a.inputs[0] if minus[0] else a), id(b.inputs[0] if minus[1] else b))
+        first, second = a.op.name == "negative", b.op.name == "negative"
+        if first != second:
+            return True, (name, id(a.inputs[0] if first else a), id(b.inputs[0] if second else b))
         return False, (name, id(a), id(b))
     return False, id(x)
 
