@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from counting import checked
 from test_sort_lines import with_bad_pivots
 
 import graphdiff as gd
@@ -229,3 +230,28 @@ def test_places_of_extremes_of_rows_of_float64() -> None:
         high, low = gd.function([n], [gd.argmax(n, axis=1), gd.argmin(n, axis=1)])(x)
         assert np.array_equal(high, np.argmax(x, axis=1)), size
         assert np.array_equal(low, np.argmin(x, axis=1)), size
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "int64", "float16", "float32", "float64"])
+@pytest.mark.parametrize(("shape", "axis"), [((5, 1), 1), ((3, 1, 4), 1), ((1, 6), 0), ((1,), 0), ((0, 1), 1)])
+def test_one_element_is_in_order(dtype, shape, axis):
+    """Nothing is sorted; the result is an array of its own, and NaN stays."""
+    x = np.random.default_rng(3).standard_normal(shape).astype(dtype)
+    if x.dtype.kind == "f" and x.size:
+        x.reshape(-1)[0] = np.nan
+    n = gd.input("x", shape, dtype)
+    outputs = [gd.sort(n, axis=axis), gd.argsort(n, axis=axis), gd.top_k(gd.moveaxis(n, axis, -1), 1), gd.median(n, axis=axis)]
+    f = gd.function([n], outputs)
+    got = f(x)
+    with np.errstate(all="ignore"):
+        wants = [np.sort(x, axis), np.argsort(x, axis, kind="stable"), np.moveaxis(x, axis, -1),
+                 np.median(x, axis) if x.size else np.zeros(0)]
+    for a, want in zip(got, wants, strict=True):
+        assert a.shape == want.shape and not np.shares_memory(a, x)
+        np.testing.assert_array_equal(a, want)
+        checked()
+    assert not {"sort", "argsort"} & {op for op, *_ in f.program.instrs}
+    if dtype == "float64" and x.size:
+        g = gd.grad(gd.sum(gd.sort(n, axis=axis) * 3 + gd.top_k(gd.moveaxis(n, axis, -1), 1).reshape(shape)) + gd.sum(gd.median(n, axis=axis)), n)
+        np.testing.assert_array_equal(gd.evaluate(g, {n: np.ones(shape)}), np.full(shape, 5.0))
+        checked()

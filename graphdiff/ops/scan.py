@@ -268,12 +268,21 @@ def _sort_reference(x: Any, *, axis: int, descending: bool) -> Any:
     return np.take_along_axis(x, _argsort_reference(np.real(x), axis=axis, descending=descending), axis)
 
 
+def _lower_sort(ctx: Any, node: Node) -> Any:
+    """One element is in order."""
+    return ctx.raw(node.inputs[0]) if node.shape[node._attrs[0]] == 1 else _lower("sort", _flag(1))(ctx, node)
+
+
+def _lower_argsort(ctx: Any, node: Node) -> Any:
+    return ctx.fill(ctx.new(node.shape, INT64), 0) if node.shape[node._attrs[0]] == 1 else _lower("argsort", _flag(1))(ctx, node)
+
+
 SORT = register(OpDef("sort", "elements along an axis in order, NaN last; the permutation is stable", _same, _sort_reference,
-                      attr_names=("axis", "descending"), arity=1, vjp=_sort_vjp, jvp=_sort_jvp, lower=_lower("sort", _flag(1)),
+                      attr_names=("axis", "descending"), arity=1, vjp=_sort_vjp, jvp=_sort_jvp, lower=_lower_sort,
                       cost=lambda n: 20 * n.size))
 ARGSORT = register(OpDef("argsort", "the stable permutation that sorts an axis", lambda i, a: (i[0].shape, INT64), _argsort_reference,
                          attr_names=("axis", "descending"), arity=1, cuts="its result is a permutation of integers",
-                         lower=_lower("argsort", _flag(1)), cost=lambda n: 20 * n.size))
+                         lower=_lower_argsort, cost=lambda n: 20 * n.size))
 
 
 def _top_reference(x: Any, *, axis: int, k: int) -> Any:
@@ -298,6 +307,8 @@ def _top_jvp(ts: Any, node: Node) -> Node:
 def _lower_top(ctx: Any, node: Node) -> Any:
     """A sort that is told how many of its elements are wanted, so that it need not order the others."""
     axis, k = node._attrs
+    if node.inputs[0].shape[axis] == 1:
+        return ctx.raw(node.inputs[0]).slice([0] * node.ndim, [1] * node.ndim, node.shape)
     order = _last(node.ndim, axis)
     v = ctx.view(node.inputs[0])
     out = ctx.new(v.shape, FLOAT32 if node.dtype is FLOAT16 else node.dtype)
@@ -359,6 +370,8 @@ def _lower_ranked(ctx: Any, node: Node) -> Any:
     order = _last(node.ndim, axis)
     v = ctx.view(node.inputs[0]).transpose(order)
     n, last = v.shape[-1], node.ndim - 1
+    if n == 1:
+        return ctx.raw(node.inputs[0]).broadcast(node.shape)
     if n == 0:
         return ctx.fill(ctx.new(node.shape, v.dtype), np.nan)
     if _SEARCHED[0] < n <= _SEARCHED[1]:
