@@ -167,3 +167,20 @@ def test_gradient_of_a_norm_at_the_origin_is_zero():
 def test_errors_name_the_function_and_the_line(call, match):
     with pytest.raises((ShapeError, DTypeError, NodeTypeError), match=rf"(?s)(?=.*{match}).*test_derived.py:\d+"):
         call(gd.input("x", (3, 4)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_powers_that_are_other_functions(dtype):
+    """x**2, x**-1 and x**0.5 are rounded once, and have NumPy's values of -0.0 and -inf."""
+    x = gd.input("x", (8,), dtype)
+    a = np.array([0.0, -0.0, 4.0, 2.0, 3.0, np.inf, -np.inf, -1.0], dtype)
+    with np.errstate(all="ignore"):
+        for y, want in ((x ** 2, np.square(a)), (x ** -1, np.reciprocal(a)), (x ** 0.5, np.sqrt(a)), (gd.power(x, 0.5), np.sqrt(a))):
+            got = gd.evaluate(y, {x: a})
+            np.testing.assert_array_equal(got, want)
+            assert (np.signbit(got) == np.signbit(want))[~np.isnan(want)].all()
+            checked()
+    assert [gd.evaluate(gd.grad(gd.sum(x ** 0.5), x), {x: a})[k] for k in (0, 2)] == [np.inf, 0.25]
+    i = gd.input("i", (2,), "int64")
+    assert gd.evaluate(i ** 0.5, {i: [4, 9]}).tolist() == [2.0, 3.0]
+    checked(2)
