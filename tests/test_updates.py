@@ -238,7 +238,7 @@ SLICES = {
     "every other": (lambda w, s: w.at[::2, ::-1].set(w[1::2]), 2),          # read from what is about to change: copied before the mark
     "added": (lambda w, s: w.at[1:3].add(s), 1), "row onto row": (lambda w, s: w.at[0].set(w[5]), 2),
     "one after the other": (lambda w, s: w.at[0].set(s).at[:, 0].set(s + 1).at[0, 0].set(7.0), 3),
-    "known places": (lambda w, s: w.at[np.array([1, 1, 4])].add(s), 1), "known places set": (lambda w, s: w.at[np.array([4, 0])].set(s), 1),
+    "known places": (lambda w, s: w.at[np.array([1, 1, 4])].add(s), 1), "known places set": (lambda w, s: w.at[np.array([4, 0, 1])].set(s), 1),
 }
 
 

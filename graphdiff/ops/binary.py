@@ -40,7 +40,7 @@ def _power_dx(x: Node, y: Node, z: Node) -> Any:
             return ZERO
         if p == 1:
             return ONE
-        return y * power(x, y - 1.0)
+        return y * (x if p == 2 else power(x, p - 1.0))          # a number: squares, roots and inverses are told
     return where(logical_and(equal(x, 0.0), equal(y, 0.0)), 0.0, zmul(y, power(x, y - 1.0)))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 import itertools
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from ..graph.opdef import NEVER, OpDef, as_written, register, whereabouts
 from ..specs import as_shape, broadcast, check_memory, check_shape, format_shape, nelements, normalize_axis, slice_backward, slice_forward
 from .creation import full, zeros, zeros_like
 from .families import cast, floating
-from .movement import expand_to, permute, reshape_to, slice_axes
+from .movement import cut, expand_to, permute, reshape_to, slice_axes
 from .writing import slice_add, slice_set
 
 # -- primitives: a gather along one axis, its two scatters, and the same along the last axis -----------------------
@@ -261,6 +261,10 @@ class Parsed:
         items[at:at + 1] = [slice(None)] * fill
         gap = at if written and fill == 0 else len(items)      # an ellipsis that stands for no axis still separates
         # Ints beside index arrays are index arrays: they decide where the gathered axes go.
+        arrays = [k for k, i in enumerate(items) if isinstance(i, (Node, np.ndarray))]
+        if len(arrays) == 1 and builtins.all(k in arrays or i is None or isinstance(i, slice) for k, i in enumerate(items)):
+            (k,) = arrays
+            items[k] = _as_run(items[k], x.shape[builtins.sum(i is not None for i in items[:k])])
         advanced = builtins.any(isinstance(i, (Node, np.ndarray)) for i in items)
         self.starts: list[Any] = []
         self.steps: list[int] = []
@@ -275,8 +279,8 @@ class Parsed:
                 shape.append(1)
                 continue
             n = x.shape[axis]
-            if isinstance(item, slice):
-                start, step, size = _slice(item, n)
+            if isinstance(item, (slice, _Run)):
+                start, step, size = item if isinstance(item, _Run) else _slice(item, n)
                 shape.append(size)
             elif isinstance(item, (Node, np.ndarray)) or advanced:
                 start, step, size = 0, 1, n
@@ -328,6 +332,26 @@ class Parsed:
             raise NodeTypeError("the size of x[mask] depends on the mask's values, which exist only when a function runs"
                                 "\nhint: gd.where(mask, x, 0) keeps the shape; x.at[mask].set(v) works; a NumPy mask works too")
         return item
+
+
+class _Run(NamedTuple):
+    """Positions start, start + step, ..., so many of them: a view instead of a gather."""
+
+    start: int
+    step: int
+    size: int
+
+
+def _as_run(item: Any, n: Any) -> Any:
+    """Positions that are numbers the same step apart (one or two always are) as what they are; else the item as it is."""
+    v = item._attrs[0] if isinstance(item, Node) and item.op.name == "constant" else item
+    if not isinstance(v, np.ndarray) or v.ndim != 1 or v.dtype.kind not in "iu" or not v.size or not isinstance(n, int):
+        return item
+    if (v < -n).any() or (v >= n).any():
+        return item
+    at = np.where(v < 0, v + n, v).astype(np.int64)
+    step = int(at[1] - at[0]) if at.size > 1 else 1
+    return _Run(int(at[0]), step, at.size) if step and bool((np.diff(at) == step).all()) else item
 
 
 def _is_mask(item: Any) -> bool:
@@ -512,11 +536,14 @@ def take(x: Any, indices: Any, axis: int | None = None, *, mode: str = "raise") 
     if isinstance(indices, (list, tuple)):
         indices = np.asarray(indices) if len(indices) else np.zeros(0, np.int64)
     i = _index_node(indices)
+    if mode not in ("raise", "wrap", "clip"):
+        raise NodeTypeError(f"mode {mode!r} is not one of raise, wrap, clip")
+    run = _as_run(i, x.shape[axis]) if mode == "raise" else i
+    if isinstance(run, _Run):
+        return cut(x, axis, run.start, run.size, run.step)
     if mode != "raise":
         from .binary import maximum, minimum, remainder
         n = as_node(x.shape[axis])
-        if mode not in ("wrap", "clip"):
-            raise NodeTypeError(f"mode {mode!r} is not one of raise, wrap, clip")
         i = remainder(i, n) if mode == "wrap" else maximum(minimum(i, n - 1), 0)
     return make(GATHER, (x, i), (axis,))
 
