@@ -57,8 +57,17 @@ def _shapes(q: Any, v: Any, inside: bool = False) -> Any:
     return _stored((*q.shape[:-1], v.shape[-1]), inside), q.shape[:-1], q.shape[:-1]
 
 
+def _check_sizes(q: Node, k: Node, v: Node) -> None:
+    """Sizes with a name are known only when a function runs: looked at again then."""
+    if unify(q.shape[-1], k.shape[-1]) is None:
+        raise ShapeError(f"q has vectors of {q.shape[-1]} elements, k of {k.shape[-1]}")
+    if unify(k.shape[-2], v.shape[-2]) is None:
+        raise ShapeError(f"there are {k.shape[-2]} keys and {v.shape[-2]} values")
+
+
 def _infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
-    q, v = inputs[0], inputs[2]
+    q, k, v = inputs[:3]
+    _check_sizes(q, k, v)
     return check_shape((flat_size(_shapes(q, v)),), q.dtype), q.dtype
 
 
@@ -187,10 +196,7 @@ def attention(q: Any, k: Any, v: Any, mask: Any = None, *, causal: bool = False)
     for name, x in (("q", q), ("k", k), ("v", v)):
         if x.ndim < 2:
             raise ShapeError(f"{name} has shape {format_shape(x.shape)}, [.., length, size] is needed")
-    if unify(q.shape[-1], k.shape[-1]) is None:
-        raise ShapeError(f"q has vectors of {q.shape[-1]} elements, k of {k.shape[-1]}")
-    if unify(k.shape[-2], v.shape[-2]) is None:
-        raise ShapeError(f"there are {k.shape[-2]} keys and {v.shape[-2]} values")
+    _check_sizes(q, k, v)
     dtype = q.dtype
     if dtype is FLOAT16:
         q, k, v = cast(q, FLOAT32), cast(k, FLOAT32), cast(v, FLOAT32)

@@ -593,6 +593,7 @@ def one_hot(labels: Any, n: int, dtype: Any = "float64") -> Node:
 def _segment_max_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
     x, ids = inputs
     _check_index(ids, attrs[0], 0)
+    _check_rows(x, ids)
     return (attrs[0], *x.shape[1:]), x.dtype
 
 
@@ -627,9 +628,13 @@ SEGMENT_MAX = register(OpDef("segment_max", "the largest of each segment, -inf o
 
 def _segments(data: Any, segment_ids: Any) -> tuple[Node, Node]:
     x, ids = as_node(data), _index_node(segment_ids)
+    _check_rows(x, ids)
+    return x, from_zero(ids)
+
+
+def _check_rows(x: Node, ids: Node) -> None:
     if ids.ndim != 1 or x.ndim < 1 or (x.shape[0] != ids.shape[0] and isinstance(x.shape[0], int) and isinstance(ids.shape[0], int)):
         raise ShapeError(f"segment_ids must be one id a row: {format_shape(ids.shape)} for data of {format_shape(x.shape)}")
-    return x, from_zero(ids)
 
 
 def _summed(x: Node, ids: Node, num_segments: Any) -> Node:
