@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 import pytest
+from counting import checked
 
 import graphdiff as gd
 from graphdiff.errors import DTypeError, GradientError, NodeTypeError, ShapeError
@@ -501,6 +502,32 @@ def test_max_pool_dtypes(dtype):
     x = np.random.default_rng(0).integers(0, 200, (2, 2, 5, 5)).astype(dtype)
     want = plain_pool(x, 2, lambda v, _: v.max(0), stride=1, padding=1).astype(dtype)
     check(lambda p: gd.max_pool(p, 2, stride=1, padding=1), want, x)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize(("plane", "window"), [((7,), 3), ((6,), 3), ((4, 4), 2), ((5, 7), (2, 1)), ((6, 6), (1, 3)), ((33, 9), (4, 3)), ((4, 5, 6), 2),
+                                               ((3, 3, 4), (1, 1, 2)), ((2, 5, 5), (1, 1, 1)), ((3, 3), 2)])
+def test_gradient_of_windows_side_by_side(plane, window, dtype):
+    """Each element is repeated over its window; what no window covers gets 0."""
+    shape = (2, 3, *plane)
+    x = gd.input("x", shape, dtype)
+    y = gd.avg_pool(x, window)
+    g = gd.input("g", y.shape, dtype)
+    f = gd.function([g], gd.grad(y, x, cotangent=g))
+    assert "avg_pool_grad" not in [op for op, *_ in f.program.instrs]
+    a = rand(*y.shape).astype(dtype)
+    sizes = [window] * len(plane) if isinstance(window, int) else window
+    want = (a.astype("float32" if dtype == "float16" else dtype) / np.prod(sizes).astype(dtype)).astype(dtype)
+    for axis, w in enumerate(sizes):
+        want = np.repeat(want, w, axis=axis + 2)
+    want = np.pad(want, [(0, n - m) for n, m in zip(shape, want.shape, strict=True)])
+    np.testing.assert_array_equal(f(a), want)
+    checked()
+    second = gd.grad(gd.sum(gd.grad(gd.sum(y * y), x) ** 2), x)                    # through the adjoint of the adjoint
+    b = rand(*shape).astype(dtype)
+    tolerance = {"float64": 1e-13, "float32": 1e-5, "float16": 3e-2}[dtype]
+    np.testing.assert_allclose(gd.evaluate(second, {x: b}), gd.function([x], second, passes=())(b), rtol=tolerance, atol=tolerance)
+    checked()
 
 
 def test_avg_pool_of_integers_is_float64():

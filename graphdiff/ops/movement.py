@@ -239,16 +239,16 @@ def _place_lower(ctx: Any, node: Node) -> Any:
     shape, starts, steps, fill = node._attrs
     x = ctx.raw(node.inputs[0])
     out = ctx.new(shape, node.dtype)
-    rims = _rims(shape, starts, steps, x.shape)
+    around = rims(shape, starts, steps, x.shape)
     # A copy costs as much as writing so many bytes.
-    whole = nelements(x.shape) * node.dtype.itemsize < 2048 * len(rims or ())
-    for part in [out] if rims is None or whole else [out.slice(*rim) for rim in rims]:
+    whole = nelements(x.shape) * node.dtype.itemsize < 2048 * len(around or ())
+    for part in [out] if around is None or whole else [out.slice(*rim) for rim in around]:
         ctx.fill(part, fill)
     ctx.emit("copy", out.slice(starts, steps, x.shape), [x])
     return out
 
 
-def _rims(shape: Any, starts: Any, steps: Any, sizes: Any) -> list[tuple[list[int], list[int], list[int]]] | None:
+def rims(shape: Any, starts: Any, steps: Any, sizes: Any) -> list[tuple[list[int], list[int], list[int]]] | None:
     """What an array of `shape` has round a block of neighbours, as slices that do not overlap; None: what is placed is no such block."""
     if any(abs(s) != 1 for s in steps) or 0 in sizes:
         return None
