@@ -204,7 +204,7 @@ static int64_t flat_block(const gdi_plan *p)
 }
 
 /* Elements of a block: a cheap operation costs less than the steps around a short one, but all that is read and written should
- * stay in L1, so the more registers, the shorter. Beyond a core's own caches, too: an operation that waits for the lines of its block
+ * stay in L1, so the more registers, the shorter (two results of one operation each: as long as one). Beyond a core's own caches, too: an operation that waits for the lines of its block
  * leaves nothing to do meanwhile but what of the next operation there is room for (10^6 float32, value and gradient: gelu 1080 -> 880 us,
  * softplus 770 -> 590, exp(-x x) 1210 -> 870; of 3 x 10^5 it costs up to a tenth). What goes past the caches is best in short ones, but for
  * a function by itself on Zen 4 (10^7 float32: 3 to 7 % faster by 4 KB, as log 4.1 -> 3.7 ms). */
@@ -214,7 +214,7 @@ static void choose_unit(gdi_plan *p, const gdi_layout *l, int64_t element_nbytes
 {
     const int stream = gdi_plan_streams(p), far = gdi_layout_nbytes(l, p->n) >= FAR_NBYTES;
     const int64_t past = p->function && gdi_l1_nbytes() < GDI_LARGE_L1 ? 4096 : 2048;
-    const int64_t nbytes = stream ? past : p->n_micro == 1 ? 8192 : p->n_register <= 2 && !far ? 4096 : 2048;
+    const int64_t nbytes = stream ? past : p->n_micro == 1 || (p->n_micro == 2 && p->n_register == 0 && !far) ? 8192 : p->n_register <= 2 && !far ? 4096 : 2048;
     int64_t widest = element_nbytes;
     for (int k = 0; k < l->n; k++) {
         const int64_t size = p->operand[k].cast ? 4 : l->size[k];
