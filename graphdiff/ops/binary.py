@@ -16,7 +16,7 @@ from ..graph.opdef import MINUS_ONE, ONE, ZERO, OpDef, register
 from ..specs import broadcast, check_shape
 from . import special
 from .families import MISSING, Binary, _infer_binary, binary, cast, lift, misfit, operands, pair
-from .unary import isinf, log, logical_not, reciprocal, sigmoid, sign, sqrt, square, trunc_, unary
+from .unary import isinf, log, logical_not, reciprocal, sigmoid, sign, square, trunc_, unary
 
 add = binary("add", "x + y", np.add, (ONE, ONE), kind="any", ulp=0, symbol="+", latex="{0} + {1}")
 subtract = binary("subtract", "x - y", np.subtract, (ONE, MINUS_ONE), kind="any", bools=False, ulp=0, symbol="-", latex="{0} - {1}")
@@ -40,7 +40,7 @@ def _power_dx(x: Node, y: Node, z: Node) -> Any:
             return ZERO
         if p == 1:
             return ONE
-        return y * (x if p == 2 else power(x, p - 1.0))          # a number: squares, roots and inverses are told
+        return y / z if p == 0.5 else y * (x if p == 2 else power(x, p - 1.0))       # a number: squares and roots are told
     return where(logical_and(equal(x, 0.0), equal(y, 0.0)), 0.0, zmul(y, power(x, y - 1.0)))
 
 
@@ -58,15 +58,13 @@ INT_POWER = register(OpDef("int_power", "x^y of integers, wrapping; y < 0 is an 
 def power(x: Any, y: Any) -> Node:
     """x^y. Integers stay integers; an integer to a negative power is an error (use a float base).
 
-    x**2 is square(x), x**-1 is reciprocal(x) and x**0.5 is sqrt(x), which are correctly rounded; of -0.0 and -inf, too, as in NumPy.
+    x**2 is square(x) and x**-1 is reciprocal(x), which are correctly rounded; so is x**0.5.
     """
     if type(y) in (int, float) and isinstance(x, Node):
         if y == 2 and x.dtype is not BOOL and (x.dtype.kind == "f" or type(y) is int):
             return square(x)
         if y == -1 and x.dtype.kind == "f":
             return reciprocal(x)
-        if y == 0.5 and x.dtype.kind == "f":
-            return sqrt(x)
     x, y = operands(x, y, "power", ("the base", "the exponent"))
     if x.dtype.kind == "f":
         return _power(x, y)

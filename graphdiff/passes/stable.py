@@ -1,10 +1,15 @@
 """stable_forms: the one pass that may change bits. It puts the mathematical value in the place of an overflow or a rounding: quotients in
-which exponentials cancel and logarithms of their divisors (cancel.py), log(softmax), log1p(exp x), 1 / (1 + exp(-x)), x - logsumexp(x)."""
+which exponentials cancel and logarithms of their divisors (cancel.py), log(softmax), log1p(exp x), 1 / (1 + exp(-x)), x - logsumexp(x), x^0.5."""
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+from ..dtypes import BOOL
+from ..graph.build import CONSTANT
 from ..graph.node import Node, new_node
 from ..graph.opdef import lookup
 from .cancel import cancelled
@@ -75,9 +80,40 @@ def _subtract(node: Node) -> Node | None:
     return None
 
 
+NEVER_NEGATIVE = frozenset(("abs", "square", "exp", "exp2", "cosh", "sigmoid", "softplus"))       # nor -0.0
+
+
+def _power(node: Node) -> Node | None:
+    """x^0.5 by a square root, with the values of a power: 0 of -0.0, infinity of -inf. It is rounded once, and costs half."""
+    x, y = node.inputs
+    if not (_is(y, "constant") and y.size == 1 and y._attrs[0].reshape(())[()] == 0.5 and x.shape == node.shape):
+        return None
+    if x.op.name in NEVER_NEGATIVE:
+        return _like(node, "sqrt", (x,))
+
+    def number(value: float) -> Node:
+        return new_node(CONSTANT, (), (np.array(value, node.dtype),), (), node.dtype, node._site, node.origin, None, node.scope, node.serial - 0.5)
+
+    def before(op: str, inputs: tuple[Node, ...], dtype: Any) -> Node:
+        return new_node(lookup(op), inputs, (), node.shape, dtype, node._site, node.origin, None, node.scope, node.serial - 0.25)
+
+    root = before("sqrt", (before("add", (x, number(0.0)), node.dtype),), node.dtype)
+    return _like(node, "where", (before("equal", (x, number(-math.inf)), BOOL), number(math.inf), root))
+
+
 RULES: dict[str, Callable[[Node], Node | None]] = {
-    "log": _log, "log1p": _log1p, "reciprocal": _divide, "divide": _divide, "subtract": _subtract,
+    "log": _log, "log1p": _log1p, "reciprocal": _divide, "divide": _divide, "subtract": _subtract, "power": _power,
 }
+
+
+def _added(better: Node, new: dict[int, Node]) -> list[Node]:
+    """What a rule made besides its result, in running order; noted in new."""
+    made = []
+    for x in better.inputs:
+        if id(x) not in new:
+            made += _added(x, new)
+            made.append(new.setdefault(id(x), renewed(x, new)))
+    return made
 
 
 def stable_forms(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
@@ -89,6 +125,8 @@ def stable_forms(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
         # A rule looks at the operands as they were written: its pattern must not be hidden by a rewrite of them.
         rule = RULES.get(node.op.name)
         better = rule(node) if rule is not None and node.dtype.kind == "f" else None
+        if better is not None:
+            kept += _added(better, new)
         here = new[id(node)] = renewed(node if better is None else better, new)
         kept.append(here)
     return kept, [new[id(o)] for o in outputs]

@@ -1,0 +1,192 @@
+"""Operations in the forms that benchmarks leave out, against NumPy's own way: axes of one element or of few, index arrays in odd places,
+slices written to, gradients by hand, pads, rolls, sums of sorted segments, matrices times themselves, odd batches.
+
+Gradients are timed against the formula one would write in NumPy. Set OPENBLAS_NUM_THREADS=1, or NumPy's large products run on every core.
+
+    OPENBLAS_NUM_THREADS=1 python benchmarks/form_sweep.py                 # everything, a few minutes
+    OPENBLAS_NUM_THREADS=1 python benchmarks/form_sweep.py '^softmax'      # by name
+"""
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sweep import DTYPES, Row, main, sample
+
+import graphdiff as gd
+
+FLOATS = ("float32", "float64")
+SOME = ("uint8", "float16", "float32", "float64", "int64")
+
+
+def row(name: str, shapes: Any, dtype: str, graph: Callable[..., Any], numpy: Callable[..., Any], close: float | None = None) -> Row:
+    return Row(f"{name} {dtype}", lambda: [sample(shape, dtype, seed) for seed, shape in enumerate(shapes)], graph, numpy, tolerance=close)
+
+
+def written(x: Any, at: Any, v: Any, add: bool) -> Any:
+    """A copy of x with v at the index."""
+    out = x.copy()
+    if add:
+        out[at] += v
+    else:
+        out[at] = v
+    return out
+
+
+def slices_written_to() -> Iterator[Row]:
+    forms: dict[str, tuple[Any, Any]] = {               # of (300, 300): index, shape of what is put there
+        "5": (5, (300,)), "3, 4": ((3, 4), ()), "::2": (slice(None, None, 2), (150, 300)), ":, 7": ((slice(None), 7), (300,)),
+        "1:-1, 1:-1": ((slice(1, -1),) * 2, (298, 298)), ":, ::2": ((slice(None), slice(None, None, 2)), (300, 150)), "[3]": ([3], (1, 300)),
+        ":, [9]": ((slice(None), [9]), (300, 1)), "[4, 9, 2]": ([4, 9, 2], (3, 300))}
+    for name, (at, shape) in forms.items():
+        for dtype in SOME:
+            for add in (False, True):
+                yield row(f"x.at[{name}].{'add' if add else 'set'} (300, 300)", [(300, 300), shape], dtype,
+                          lambda x, v, at=at, add=add: x.at[at].add(v) if add else x.at[at].set(v), partial(_written_at, at=at, add=add),
+                          1e-2 if dtype == "float16" else None)
+    for shape in ((10_000, 2), (1000, 10)):
+        for dtype in FLOATS:
+            yield row(f"x.at[:, 1].set {shape}", [shape, shape[:1]], dtype, lambda x, v: x.at[:, 1].set(v),
+                      partial(_written_at, at=(slice(None), 1), add=False))
+
+
+def _written_at(x: Any, v: Any, at: Any, add: bool) -> Any:
+    return written(x, at, v, add)
+
+
+def short_axes() -> Iterator[Row]:
+    for shape, axis in (((10_000, 1), 1), ((100, 1, 100), 1), ((1, 1000), 0)):
+        for dtype in DTYPES:
+            yield row(f"sort axis={axis} {shape}", [shape], dtype, partial(gd.sort, axis=axis), partial(np.sort, axis=axis))
+            yield row(f"argsort axis={axis} {shape}", [shape], dtype, partial(gd.argsort, axis=axis),
+                      lambda x, axis=axis: np.argsort(x, axis=axis, kind="stable"))
+            if dtype not in ("bool", "float16"):
+                yield row(f"median axis={axis} {shape}", [shape], dtype, partial(gd.median, axis=axis), partial(np.median, axis=axis))
+    for shape, axis in (((2, 100_000), 0), ((3, 100_000), 0), ((8, 2, 64, 64), 1), ((8, 3, 64, 64), 1), ((8, 20, 64, 64), 1), ((1000, 1, 50), 1),
+                        ((100_000, 2), 1), ((10_000, 20), 1), ((32, 8, 33, 33), 1), ((3000, 33), 1)):
+        for dtype in FLOATS:
+            for name, f in (("softmax", softmax), ("log_softmax", log_softmax), ("logsumexp", logsumexp)):
+                yield row(f"{name} axis={axis} {shape}", [shape], dtype, partial(getattr(gd, name), axis=axis), partial(f, axis=axis),
+                          1e-5 if dtype == "float32" else 1e-13)
+    for shape, axis in (((10_000, 2, 2), 1), ((1000, 16, 2), 1), ((5000, 4, 3), 1), ((129, 33, 5), 1), ((300, 40), 1)):
+        for dtype in DTYPES:
+            for name in ("argmax", "argmin"):
+                yield row(f"{name} axis={axis} {shape}", [shape], dtype, partial(getattr(gd, name), axis=axis), partial(getattr(np, name), axis=axis))
+    for rows in (15, 31, 33, 64, 100):
+        for n in (2048, 4097, 16_384):
+            for dtype in ("float32", "float64", "int64"):
+                for name in ("sum", "prod", "mean", "var") if dtype != "int64" else ("sum",):
+                    yield row(f"{name} axis=0 ({rows}, {n})", [(rows, n)], dtype, partial(getattr(gd, name), axis=0),
+                              partial(getattr(np, name), axis=0), 1e-3 if dtype == "float32" else 1e-9)
+
+
+def softmax(x: Any, axis: int) -> Any:
+    e = np.exp(x - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+def log_softmax(x: Any, axis: int) -> Any:
+    d = x - x.max(axis, keepdims=True)
+    return d - np.log(np.exp(d).sum(axis, keepdims=True))
+
+
+def logsumexp(x: Any, axis: int) -> Any:
+    top = x.max(axis, keepdims=True)
+    return np.log(np.exp(x - top).sum(axis)) + top.squeeze(axis)
+
+
+def positions(n: int, *of: int) -> list[Any]:
+    return [np.random.default_rng(k).integers(0, m, n) for k, m in enumerate(of)]
+
+
+def indices() -> Iterator[Row]:
+    for dtype in SOME:
+        for n in (3, 500):
+            for shape in ((50, 60, 70), (200, 200, 200)):
+                yield Row(f"x[i, :, j] {n} of {shape} {dtype}",
+                          lambda n=n, shape=shape, dtype=dtype: [sample(shape, dtype), *positions(n, shape[0], shape[2])],
+                          lambda x, i, j: x[i, :, j], lambda x, i, j: x[i, :, j])
+            for name, view in (("x.T", lambda x: x.T), ("x[::2]", lambda x: x[::2])):
+                yield Row(f"{name}[i, j] {n} of (1000, 1000) {dtype}", lambda n=n, dtype=dtype: [sample((1000, 1000), dtype), *positions(n, 500, 1000)],
+                          lambda x, i, j, view=view: view(x)[i, j], lambda x, i, j, view=view: view(x)[i, j])
+        for shape in ((10_000, 2), (1000, 10), (3000, 64)):
+            for at in ([1], [0, 1], [0, 1, 0]):
+                yield row(f"x[:, {at}] {shape}", [shape], dtype, lambda x, at=at: x[:, at], lambda x, at=at: np.ascontiguousarray(x[:, at]))
+        for count in (3, 5, 8, 16):
+            yield row(f"repeat {count} axis=1 (300, 300)", [(300, 300)], dtype, lambda x, n=count: gd.repeat(x, n, axis=1),
+                      lambda x, n=count: np.repeat(x, n, axis=1))
+        for mode in ("edge", "reflect", "symmetric", "wrap"):
+            for shape in ((300, 300), (3, 1000, 1000)):
+                yield row(f"pad {mode} {shape}", [shape], dtype, lambda x, m=mode: gd.pad(x, 2, mode=m), lambda x, m=mode: np.pad(x, 2, mode=m))
+        for shape, axes in (((32, 64, 14, 14), (1, 2, 3)), ((1000, 1000), (0, 1))):
+            yield row(f"roll axes={axes} {shape}", [shape], dtype, lambda x, a=axes: gd.roll(x, (3,) * len(a), a),
+                      lambda x, a=axes: np.roll(x, (3,) * len(a), a))
+    for n, classes in ((1000, 100), (64, 32_000), (10_000, 100), (5000, 17)):
+        yield Row(f"one_hot {n} of {classes}", lambda n=n, c=classes: positions(n, c), lambda i, c=classes: gd.one_hot(i, c, "float32"),
+                  lambda i, c=classes: hot(i, c))
+    for dtype in FLOATS:
+        for segments in (100, 1000, 100_000):
+            for order in ("sorted", "random"):
+                yield Row(f"segment_sum {order} 100000 to {segments} {dtype}",
+                          lambda s=segments, o=order, dtype=dtype: [sample(100_000, dtype), ids(s, o == "sorted")],
+                          lambda x, i, s=segments: gd.segment_sum(x, i, s), lambda x, i, s=segments: np.bincount(i, x, s).astype(x.dtype), tolerance=1e-3)
+
+
+def ids(segments: int, in_order: bool) -> Any:
+    i = np.random.default_rng(0).integers(0, segments, 100_000)
+    return np.sort(i) if in_order else i
+
+
+def hot(i: Any, classes: int) -> Any:
+    out = np.zeros((len(i), classes), "float32")
+    out[np.arange(len(i)), i] = 1
+    return out
+
+
+def gradients() -> Iterator[Row]:
+    for dtype in FLOATS:
+        for n in (1000, 100_000):
+            for p in (3, 4, 1.5):
+                yield row(f"gradient of |x|**{p} {n}", [n], dtype, lambda x, p=p: gd.grad(gd.sum(abs(x) ** p), x),
+                          lambda x, p=p: np.sign(x) * (p * abs(x) ** (p - 1)), 1e-5 if dtype == "float32" else 1e-12)
+            yield row(f"abs(x)**0.5 {n}", [n], dtype, lambda x: abs(x) ** 0.5, lambda x: abs(x) ** 0.5)
+            yield row(f"hard_tanh {n}", [n], dtype, gd.hard_tanh, lambda x: np.clip(x, -1, 1))
+            yield row(f"gradient of -x x in exp {n}", [n], dtype, lambda x: gd.grad(gd.sum(gd.exp(-x * x)), x), lambda x: -2 * x * np.exp(-x * x),
+                      1e-5 if dtype == "float32" else 1e-12)
+        for shape, p in (((32, 64, 4, 4), 2), ((8, 16, 28, 28), 2), ((4, 3, 33, 33), 3)):
+            yield row(f"gradient of avg_pool {p} {shape}", [shape], dtype, lambda x, p=p: gd.grad(gd.sum(gd.avg_pool(x, p) ** 2), x),
+                      partial(averaged, p=p), 1e-5 if dtype == "float32" else 1e-12)
+
+
+def averaged(x: Any, p: int) -> Any:
+    """The gradient of the sum of squares of averages over p x p windows that lie side by side."""
+    n, c, h, w = x.shape
+    y = x.reshape(n, c, h // p, p, w // p, p).mean((3, 5))
+    return np.repeat(np.repeat(2 * y / (p * p), p, 2), p, 3)
+
+
+def products() -> Iterator[Row]:
+    for dtype in FLOATS:
+        close = 1e-3 if dtype == "float32" else 1e-10
+        for shape in ((600, 200), (300, 100), (1000, 30)):
+            yield row(f"x.T @ x {shape}", [shape], dtype, lambda x: x.T @ x, lambda x: x.T @ x, close)
+            yield row(f"x @ x.T {shape[::-1]}", [shape[::-1]], dtype, lambda x: x @ x.T, lambda x: x @ x.T, close)
+        for a, b in (((500, 3, 129), (500, 36, 129)), ((9, 255), (100, 25, 255)), ((30, 15, 384), (10, 384))):
+            yield row(f"{a} @ {b}^T", [a, b], dtype, lambda x, y: x @ gd.matrix_transpose(y), lambda x, y: x @ np.swapaxes(y, -1, -2), close)
+        for a, b in (((1, 24), (100, 24, 257)), ((500, 50, 24), (500, 24, 2)), ((100, 40, 150), (100, 150, 3))):
+            yield row(f"{a} @ {b}", [a, b], dtype, lambda x, y: x @ y, lambda x, y: x @ y, close)
+        yield row("x[:, ::2] @ y[:, ::2] (777, 10) (5, 2)", [(777, 10), (5, 2)], dtype, lambda x, y: x[:, ::2] @ y[:, ::2],
+                  lambda x, y: x[:, ::2] @ y[:, ::2], close)
+        yield row("dot(x[::2], y) 10000", [20_000, 10_000], dtype, lambda x, y: gd.dot(x[::2], y), lambda x, y: np.dot(x[::2], y), close)
+
+
+def rows() -> Iterator[Row]:
+    for part in (slices_written_to, short_axes, indices, gradients, products):
+        yield from part()
+
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__, rows()))
