@@ -123,3 +123,35 @@ def test_difference_of_products_is_one_loop(n, dtype):
             want = np.where(np.isnan(p) & ((a == 0) | (b == 0)), 0, p) - np.where(np.isnan(q) & ((c == 0) | (d == 0)), 0, q)
         np.testing.assert_array_equal(f(a, b, c, d), want)
         checked()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize(("shape", "axis"), [((3, 1, 4), 1), ((1,), 0), ((1, 1), None), ((), None), ((0, 1), 1), ((2, 1, 1), (1, 2))])
+def test_one_element_is_its_own_logsumexp(shape, axis, dtype):
+    n = gd.input("x", shape, dtype)
+    x = np.random.default_rng(0).standard_normal(shape).astype(dtype)
+    if x.size > 2:
+        x.flat[0], x.flat[1] = np.nan, -np.inf
+    for keepdims in (False, True):
+        y = gd.logsumexp(n, axis=axis, keepdims=keepdims)
+        f = gd.function([n], [y, gd.grad(gd.sum(y), n)])
+        assert "logsumexp" not in [op for op, *_ in f.program.instrs]
+        got, _ = f(x)
+        assert got.shape == y.shape and got.dtype == dtype
+        np.testing.assert_array_equal(got.ravel(), x.ravel())
+        np.testing.assert_array_equal(f(np.ones(shape, dtype))[1], np.ones(shape))
+        checked(2)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_softmax_of_one_element_is_1(dtype):
+    """But for NaN and infinities, as in longer lines."""
+    x = np.array([0.0, -3.0, 1e30, np.nan, np.inf, -np.inf], dtype)
+    for shape, axis in (((6, 1), 1), ((1, 6), 0), ((2, 1, 3), 1)):
+        n = gd.input("x", shape, dtype)
+        soft, log, grad = gd.function([n], [gd.softmax(n, axis=axis), gd.log_softmax(n, axis=axis), gd.grad(gd.sum(gd.softmax(n, axis=axis)), n)])(
+            x.reshape(shape))
+        np.testing.assert_array_equal(soft.ravel(), [1, 1, 1, np.nan, np.nan, 0])
+        np.testing.assert_array_equal(log.ravel()[:5], [0, 0, 0, np.nan, np.nan])
+        np.testing.assert_array_equal(grad.ravel()[:3], 0)
+        checked(3)

@@ -209,7 +209,15 @@ WIDE_SUM = _reduction("wide_sum", "the sum of uint8 or int32 over axes, in int64
                       cuts="its result is an integer")
 EXACT_SUM = _reduction("exact_sum", "the sum of bools or integers over axes as a float64, rounded once", _exact_reference, _infer_exact,
                        lower=_lower_exact, cuts="its operand is an integer or a bool")
-LOGSUMEXP = _reduction("logsumexp", "log of the sum of exponentials over axes", _logsumexp_reference, vjp=_logsumexp_vjp)
+def _lower_logsumexp(ctx: Any, node: Node) -> Any:
+    """Of one element, it is that."""
+    x = node.inputs[0]
+    if builtins.all(x.shape[a] == 1 for a in node._attrs[0]):
+        return ctx.reshape(ctx.raw(x), node.shape)
+    return _lower("logsumexp")(ctx, node)
+
+
+LOGSUMEXP = _reduction("logsumexp", "log of the sum of exponentials over axes", _logsumexp_reference, vjp=_logsumexp_vjp, lower=_lower_logsumexp)
 
 
 def _axes(x: Node, axis: Any, scalars: bool = False) -> tuple[int, ...]:
