@@ -2,6 +2,7 @@
 or integer products. Values against NumPy, bits against those of operands that lie otherwise."""
 import numpy as np
 import pytest
+from counting import checked
 
 import graphdiff as gd
 
@@ -279,3 +280,33 @@ def test_few_rows_by_a_large_matrix_have_the_bits_of_many(terms, columns, dtype)
         for got in (called(gd.matmul, few, b), called(gd.matmul, few, b, threads=2), called(gd.matmul, few, wide[:, :columns]),
                     called(lambda x, y: y.T @ x.T, few, b).T, called(lambda x, y: (y.T @ x).T, np.ascontiguousarray(few.T), b)):
             assert got.tobytes() == many[80 - rows:].tobytes(), rows
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(30, 96), (200, 97), (17, 130), (16, 400), (700, 200), (4096, 101), (5000, 99), (3, 300), (64, 95)])
+def test_a_matrix_times_its_own_transpose_has_the_bits_of_any_product(shape, dtype):
+    """Half of it is computed, the other half copied: it is symmetric, and what two equal matrices give."""
+    x, y = gd.input("x", shape, dtype), gd.input("y", shape, dtype)
+    a = np.random.default_rng(5).standard_normal(shape).astype(dtype)
+    a[0, :2] = np.nan, np.inf
+    for first, second, value in ((x.T, x, a), (x.T[::-1], x[:, ::-1], a), (x[1:-1].T, x[1:-1], a)):
+        f = gd.function([x], first @ second, threads=1)
+        n = len([op for op, *_ in f.program.instrs if op == "matmul"])
+        assert (n > 1) == (shape[1] >= 96 and 16 <= first.shape[1] <= 4096)
+        got = f(value)
+        assert np.array_equal(got, got.T, equal_nan=True)
+        assert got.tobytes() == gd.function([x], first @ second, threads=2)(value).tobytes()
+        other = gd.function([x, y], first @ _of(y, second), threads=1)(value, value)
+        np.testing.assert_array_equal(got, other)
+        checked(3)
+    g = gd.grad(gd.sum((x.T @ x) ** 2), x)
+    a = np.random.default_rng(6).standard_normal(shape).astype(dtype)
+    want = 4 * a.astype("float64") @ (a.T.astype("float64") @ a.astype("float64"))
+    close = 1e-5 if dtype == "float32" else 1e-13
+    np.testing.assert_allclose(gd.evaluate(g, {x: a}), want, rtol=100 * close, atol=abs(want).max() * close)
+    checked()
+
+
+def _of(y, node):
+    """The view of x that a node is, of y."""
+    return y if node.op.name == "input" else node._replace((_of(y, node.inputs[0]),))

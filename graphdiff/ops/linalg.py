@@ -5,6 +5,7 @@ is multiplied. Products add in the kernel's own fixed order and follow IEEE insi
 """
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -96,9 +97,36 @@ def _widen(x: Node, batch: tuple[Any, ...]) -> Node:
     return expand_to(x, (*batch, *x.shape[-2:]))
 
 
+# Products of a matrix with its own transpose of which half is computed: from so many rows on, rows of a panel at least, terms of a sum
+# (fewer cost less than the panels; more would be cut into pieces, which depends on the size of a panel).
+_TWICE, _PANEL, _TERMS = 96, 24, (16, 4096)
+
+
+def _is_own_transpose(a: Any, b: Any) -> bool:
+    n, terms = a.shape[-2:]
+    return bool(a.buffer == b.buffer and a.offset == b.offset and len(a.shape) == len(b.shape) == 2 and b.shape == (terms, n)
+                and b.strides == (a.strides[1], a.strides[0]) and n >= _TWICE and _TERMS[0] <= terms <= _TERMS[1] and a.dtype.kind == "f")
+
+
+def _symmetric(ctx: Any, a: Any, b: Any) -> Any:
+    """a b where b is a^T: panels of rows up to the diagonal, which have the bits of the whole, and their other sides copied."""
+    n, terms = a.shape
+    panels = min(8, n // _PANEL)
+    ends = [n * i // panels // 8 * 8 for i in range(panels)] + [n]
+    out = ctx.new((n, n), a.dtype)
+    for start, end in itertools.pairwise(ends):
+        rows = a.slice([start, 0], [1, 1], [end - start, terms])
+        ctx.emit("matmul", out.slice([start, 0], [1, 1], [end - start, end]), [rows, b.slice([0, 0], [1, 1], [terms, end])])
+        if start:
+            ctx.emit("copy", out.slice([0, start], [1, 1], [start, end - start]), [out.slice([start, 0], [1, 1], [end - start, start]).transpose([1, 0])])
+    return out
+
+
 def _matmul_lower(ctx: Any, node: Node) -> Any:
     a, b = (ctx.view(x) for x in node.inputs)
     batch = node.shape[:-2]
+    if _is_own_transpose(a, b):
+        return _symmetric(ctx, a, b)
     return ctx.emit("matmul", ctx.new(node.shape, a.dtype),
                     [a.broadcast(batch + a.shape[-2:]), b.broadcast(batch + b.shape[-2:])])
 
