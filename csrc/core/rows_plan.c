@@ -354,7 +354,7 @@ static int read_lines(writer *w)
 
 /* One chain that only reads and adds to columns does some rows of a lane at once, if they are many, evenly spaced, and not so short that
  * rows of all lanes are better done together: what is added to is read and written once for all of them. (Sums of products of
- * 1000 x 1000 float64 down the columns: 215 us instead of 370.) */
+ * 1000 x 1000 float64 down the columns: 270 us instead of 370; float32 115 instead of 160.) */
 static void choose_deep(gdi_rows *p, const draft *a)
 {
     const gdi_section *c = p->section;
