@@ -65,6 +65,16 @@ def fastest(*ways: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def rearranged(equation: str, x: Any, out: Any = None) -> Any:
+    """The elements of a view, in C order as graphdiff's are: in the order of the view, as np.empty_like has it, all that NumPy would do
+    for a transpose is to copy an array as it lies."""
+    view = np.einsum(equation, x)
+    if out is None:
+        return np.ascontiguousarray(view)
+    np.copyto(out, view)
+    return out
+
+
 def einsums() -> Iterator[Row]:
     for equation, sizes in EINSUMS.items():
         terms = equation.split("->")[0].split(",")
@@ -72,7 +82,9 @@ def einsums() -> Iterator[Row]:
             shapes = [(n,) * EINSUM_AXES.get(t, len(t)) for t in terms]
             view = len(terms) == 1 and len(set(equation.split("->")[1])) == len(set(terms[0]))    # NumPy's new array would be none
             ways: list[Callable[..., Any]] = [partial(np.einsum, equation), partial(np.einsum, equation, optimize=True)]
-            if not view:
+            if view:
+                ways = [partial(rearranged, equation), *ways]
+            else:
                 ways.append(lambda *xs, out, equation=equation: np.einsum(equation, *xs, optimize=True))
             for dtype in ("float32", "float64", *(["int64"] if n < 200 else [])):
                 yield Row(f"einsum {equation} {n} {dtype}", partial(operands, *shapes, dtype=dtype), partial(gd.einsum, equation),

@@ -107,6 +107,17 @@ def test_axes_turned_round(shape, dtype):
         check(lambda m, y: [m.swapaxes(y, 0, 1), m.flip(m.transpose(y), 0)], y)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("m, n", [(64, 64), (61, 128), (128, 130), (200, 320), (520, 256), (256, 1000)])
+def test_rows_turned_round_that_all_begin_amid_a_line(m, n, dtype):
+    """Whole lines of memory from row to row, of the operand and of the result: the first tiles overlap the second."""
+    wide = draw(m, 1024, dtype=dtype)
+    for first in (0, 1, 4, 9, 24):
+        check(lambda a, x, first=first: [a.transpose(x[:, first:first + n])], wide)
+        side = draw(n, -(m + first) % 64 + first, dtype=dtype)
+        check(lambda a, x, y: [a.concatenate([y, a.transpose(x[:, :n])], axis=1)], wide, side)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_an_operand_transposed_of_a_result_past_the_caches(dtype):
     n = 1500 if dtype == "float64" else 2100

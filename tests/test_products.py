@@ -101,6 +101,20 @@ def test_narrow_products_have_the_same_bits_whichever_way_they_lie(turned, dtype
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("terms", [7, 16, 17, 32, 63, 64, 100, 129])
+def test_one_row_has_the_same_bits_wherever_in_a_line_the_matrix_begins(terms, dtype):
+    for columns in (1, 3, 8, 20, 31, 48, 49, 64, 80, 96, 100, 150, 300):
+        a, b = drawn((1, terms), dtype), drawn((terms, columns), dtype, 1)
+        turned = called(lambda x, y: x @ y.T, a, b.T.copy())
+        for first in (0, 1, 3, 4, 13):
+            wide = np.full((3, terms, 320), np.nan, dtype)
+            wide[:, :, first:first + columns] = b
+            for got in (called(lambda x, y, n=columns, k=first: x @ y[0, :, k:k + n], a, wide),
+                        *called(lambda x, y, n=columns, k=first: x @ y[:, :, k:k + n], a, wide)):
+                assert got.tobytes() == turned.tobytes(), (columns, first)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_products_that_vanish_have_one_sign_whichever_way_they_lie(dtype):
     tiny = np.finfo(dtype).tiny
     for k in (1, 2, 4, 8, 16):                  # whole registers, or parts of one, of any ISA

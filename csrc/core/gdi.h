@@ -93,13 +93,14 @@ typedef void (*gdi_stream_fn)(void *out, const void *in, int64_t nbytes);
 /* Cheap operations on rows of n floats, one after the other on a tile in registers: a chain of links. v is the value that
  * goes through it, a the link's operand: element e of row q is e elements (moves: -1) or none (0) after at + q row_step.
  * + GDI_LINK_SINGLE: one value a row; + GDI_LINK_ONCE: all rows have the same elements. A sum's operand are lanes (+
- * GDI_LINK_SINGLE: it is not the first sum of its chain); a column's is added to. */
+ * GDI_LINK_SINGLE: it is not the first sum of its chain); a column's is added to (+ GDI_LINK_ONCE: all rows to one, in their order). */
 enum gdi_link_op {
     GDI_LINK_LOAD, GDI_LINK_ADD, GDI_LINK_SUBTRACT, GDI_LINK_SUBTRACT_FROM, GDI_LINK_MULTIPLY, GDI_LINK_ZMUL, GDI_LINK_ZMUL_BY,
     GDI_LINK_ZMUL_EITHER, GDI_LINK_DIVIDE, GDI_LINK_DIVIDE_BY, GDI_LINK_NEGATIVE, GDI_LINK_SQUARE, GDI_LINK_STORE, GDI_LINK_SUM,
     GDI_LINK_COLUMN,
     GDI_LINK_SINGLE = 16, GDI_LINK_ONCE = 32
 };
+enum { GDI_ROWS_DEEP = 4 };             /* rows that are added to one column at once */
 typedef struct gdi_link {
     char *at;
     int64_t row_step, moves;

@@ -382,6 +382,20 @@ static void run_norm_row(const state *s, int64_t row)
             walk(p, p->operand + p->found.operand[arrays[i]], norm_address(s, arrays[i], row), 0, p->n, packed[i], 1);
 }
 
+/* Rows 16 apart are done together, all lanes of the item before the next ones: rows of neighbouring lanes follow each other in memory. */
+static void run_deep(state *s, int64_t first, int64_t end, char *const *lanes)
+{
+    const gdi_rows *p = s->p;
+    char *at[GDI_FUSED_OPERANDS];
+    for (; first < end; first += GDI_ROWS_DEEP * GDI_ROW_LANES) {
+        for (int64_t i = 0; i < p->batch && first + i < end; i++) {
+            for (int k = 0; k < p->n_out; k++)
+                at[k] = lanes[k] + i * p->n * p->operand[k].size;
+            run_batch(s, first + i, least(GDI_ROWS_DEEP, (end - first - i + GDI_ROW_LANES - 1) / GDI_ROW_LANES), at);
+        }
+    }
+}
+
 /* With sums down the columns, an item has the rows of `batch` lanes of a block of GDI_FOLD_BLOCK rows: every 16th. */
 static void run_lanes(state *s, int64_t item, char *scratch)
 {
@@ -398,6 +412,10 @@ static void run_lanes(state *s, int64_t item, char *scratch)
     if (p->norm) {
         if (group * GDI_FOLD_BLOCK + lane < end)
             run_norm(s, group * GDI_FOLD_BLOCK + lane, GDI_ROW_LANES, end, lanes);
+        return;
+    }
+    if (p->deep) {
+        run_deep(s, group * GDI_FOLD_BLOCK + lane, end, lanes);
         return;
     }
     for (int64_t row = group * GDI_FOLD_BLOCK + lane; row < end; row += GDI_ROW_LANES) {

@@ -14,6 +14,8 @@ enum { LONG_RUN = 128 };
 enum { CALL_NS = 8, GRAIN_QUARTER_NS = 200000 };
 /* Rows of fewer bytes that lie in pieces are not worth a call each. */
 enum { PIECES_NBYTES = 2048 };
+/* Rows of fewer bytes are better done with others that follow them than with those 16 rows on: they make a call worth while. */
+enum { DEEP_NBYTES = 1024 };
 /* Registers that hold rows, of all kinds: more would not stay in a core's caches. */
 enum { HELD_NBYTES = 8 << 20 };
 
@@ -350,6 +352,33 @@ static int read_lines(writer *w)
     return GD_OK;
 }
 
+/* One chain that only reads and adds to columns does some rows of a lane at once, if they are many, evenly spaced, and not so short that
+ * rows of all lanes are better done together: what is added to is read and written once for all of them. (Sums of products of
+ * 1000 x 1000 float64 down the columns: 270 us instead of 370; float32 115 instead of 160.) */
+static void choose_deep(gdi_rows *p, const draft *a)
+{
+    const gdi_section *c = p->section;
+    if (p->norm || p->n_columns == 0 || p->n_section != 1 || c->stats || c->n_micro != 1 || p->micro->fn || c->n_sink > 0
+        || p->n_kept != 1 || p->n * a->size[a->n - 1] < DEEP_NBYTES || p->rows < GDI_ROWS_DEEP * GDI_ROW_LANES)
+        return;
+    for (int i = 0; i < c->n_move; i++)
+        if (p->move[i].what != GDI_MOVE_POINT)
+            return;
+    for (int i = 0; i < p->n_link; i++) {
+        const int op = p->link[i].op & (GDI_LINK_SINGLE - 1), reads = op <= GDI_LINK_DIVIDE_BY;
+        if (op == GDI_LINK_STORE || (reads && (p->value[i] >= a->n || p->operand[p->value[i]].feed == GDI_ROW_VALUE)))
+            return;
+    }
+    for (int i = 0; i < p->n_link; i++) {
+        gdi_link *l = p->link + i;
+        const int feed = p->operand[p->value[i]].feed;
+        if (l->op == GDI_LINK_COLUMN)
+            l->op += GDI_LINK_ONCE;
+        l->row_step = l->op & GDI_LINK_ONCE || feed != GDI_ROW_DIRECT ? 0 : GDI_ROW_LANES * a->stride[p->value[i]][0];
+    }
+    p->deep = 1;
+}
+
 static void find_chains(gdi_rows *p, gdi_chain_find find)
 {
     for (int i = 0; i < p->n_section; i++) {
@@ -604,6 +633,8 @@ static int finish(gd_program *program, gdi_rows *p, const draft *a, const gdi_ta
         if (a->line[(int64_t)i * GDI_FUSED_LINE] == GD_OP_SUM)
             w.chain_dtype = a->line[(int64_t)i * GDI_FUSED_LINE + 1];
     int status = read_lines(&w);
+    if (status == GD_OK)
+        choose_deep(p, a);
     find_chains(p, t->chain[w.chain_dtype == GD_FLOAT64]);
     if (status == GD_OK)
         status = place_memory(p, &w, nbytes, program);

@@ -11,6 +11,7 @@ enum {
     GDI_CHAIN_ADD_O = GDI_LINK_ADD + GDI_LINK_ONCE,
     GDI_CHAIN_ADD_S = GDI_LINK_ADD + GDI_LINK_SINGLE,
     GDI_CHAIN_COLUMN = GDI_LINK_COLUMN,
+    GDI_CHAIN_COLUMN_O = GDI_LINK_COLUMN + GDI_LINK_ONCE,
     GDI_CHAIN_LOAD = GDI_LINK_LOAD,
     GDI_CHAIN_LOAD_S = GDI_LINK_LOAD + GDI_LINK_SINGLE,
     GDI_CHAIN_MULTIPLY = GDI_LINK_MULTIPLY,
@@ -55,4 +56,9 @@ enum {
     GDI_CHAIN_(X, back_square, LOAD_S, MULTIPLY, ZMUL_BY_S, ADD, STORE, END, END, END) \
     GDI_CHAIN_(X, back_softmax, LOAD, ZMUL_EITHER_S, SUBTRACT_FROM, STORE, END, END, END, END) \
     GDI_CHAIN_(X, back_log_softmax, LOAD, ZMUL_EITHER_S, SUBTRACT_FROM, ZMUL_BY_S, STORE, END, END, END)
+/* Those of columns that GDI_ROWS_DEEP rows are added to at once (core/rows.h): sums of squares and of products down the columns. */
+#define GDI_DEEP_CHAINS(X) \
+    GDI_CHAIN_(X, deep_square, LOAD, SQUARE, COLUMN_O, END, END, END, END, END) \
+    GDI_CHAIN_(X, deep_product, LOAD, MULTIPLY, COLUMN_O, END, END, END, END, END) \
+    GDI_CHAIN_(X, deep_gradient, LOAD, ZMUL, COLUMN_O, END, END, END, END, END)
 #endif

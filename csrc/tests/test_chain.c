@@ -8,7 +8,7 @@
 enum { LINKS = 12, ROWS = 5, COLUMNS = 1003, PAD = 3, WIDTH = COLUMNS + PAD };
 
 #define NAMED(name, ...) {#name, {__VA_ARGS__}},
-static const struct { const char *name; int op[8]; } known[] = {GDI_CHAINS(NAMED)};
+static const struct { const char *name; int op[8]; } known[] = {GDI_CHAINS(NAMED) GDI_DEEP_CHAINS(NAMED)};
 enum { KNOWN = sizeof known / sizeof *known };
 
 static const int sizes[] = {1, 2, 15, 16, 17, 47, 48, 64, 127, 128, 129, 160, 255, 256, 784, 1000, COLUMNS};
@@ -120,6 +120,8 @@ static int any_chain(int *op)
             op[k] += (int[]){0, 0, GDI_LINK_SINGLE, GDI_LINK_ONCE}[number(4)];
         else if (op[k] == GDI_LINK_SUM && sums++)
             op[k] += GDI_LINK_SINGLE;
+        else if (op[k] == GDI_LINK_COLUMN && number(2))
+            op[k] += GDI_LINK_ONCE;
     }
     return links;
 }

@@ -10,9 +10,10 @@ from .view import View, contiguous_strides, count
 # Shorter rows are not worth a call each, longer ones are more than the C core takes (rows.h); more than so many elements of lanes
 # for every column do not stay in cache.
 SHORTEST, LONGEST, WIDEST = 16, 1 << 20, 8192
-# Sums of columns alone, of an array that a core's caches do not hold: at least so many rows and columns, and bytes; and bytes where
-# it is made twice. (Softmax along axis 0 with its gradient, float32: of 1200 KB 0.96 of the time without, of 4 MB 1.12.)
-TALL, WIDE, LARGE, LARGE_TWICE = 64, 128, 1 << 20, 1 << 21
+# Sums of columns alone, of an array that would take the place of its operands in a core's caches: at least so many rows and columns, and
+# bytes; and bytes where it is made twice. (Sums of squares of 256 x 256 float64: 9.7 us, of an array of squares 19; softmax along axis 0
+# with its gradient, which makes an array twice, float32: of 1200 KB 0.96 of the time without, of 4 MB 1.12.)
+TALL, WIDE, LARGE, LARGE_TWICE = 64, 128, 1 << 17, 1 << 21
 # Arrays of which two or three fit in the last cache, but not all of a large group: one operation after the other finds
 # its operands there, and a group that only shares one of them with what joins would push them out. Measured with 32 MiB.
 CROWD = 24 << 20
@@ -51,7 +52,7 @@ def row_domain(instr: Any) -> Domain | None:
 
 
 def column_domain(instr: Any) -> Domain | None:
-    """The rows of a large array of which an instruction sums up the columns."""
+    """The rows of an array, if it is large, of which an instruction sums up the columns."""
     _, _, (v, *_), _, node = instr
     if node is None or node.op.name != "sum" or v.dtype not in (FLOAT32, FLOAT64):
         return None
