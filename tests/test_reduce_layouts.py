@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from counting import checked
 
 import graphdiff as gd
 
@@ -100,17 +101,39 @@ def test_a_sum_of_negative_zeros_is_zero_and_a_product_keeps_its_sign(dtype: str
     assert (np.signbit(run("prod", x, 0)) == n % 2).all()
 
 
-@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
 def test_the_first_of_equal_extremes_wins_wherever_it_stands(dtype: str) -> None:
     """Rows longer than four registers, also of the type's own lowest value only."""
-    for n in (32, 33, 40, 63, 64, 65, 100, 300):
+    for n in (32, 33, 40, 63, 64, 65, 71, 80, 95, 100, 127, 129, 255, 257, 300):
         x = np.zeros((n, n), dtype)
         x[np.arange(n), np.arange(n)] = 5                     # row i has its extreme at i, and again after it
         x[:, -1] = 5
         for sign, name in ((1, "argmax"), (-1, "argmin")):
             assert np.array_equal(run(name, x * sign, 1), np.arange(n))
-            lowest = np.full((3, n), np.iinfo(dtype).min if sign == 1 else np.iinfo(dtype).max, dtype)
+            lowest = np.full((3, n), -np.inf * sign if dtype[0] == "f" else np.iinfo(dtype).min if sign == 1 else np.iinfo(dtype).max, dtype)
             assert not run(name, lowest, 1).any()
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
+def test_places_of_extremes_of_rows_that_begin_anywhere(dtype: str) -> None:
+    """Rows of registers and more, contiguous and parts of longer ones: few values, all different ones, NaNs and zeros of both signs."""
+    random = np.random.default_rng(8)
+    for n in (*range(30, 72), 127, 128, 129, 257, 511, 512, 513, 1001, 5003):
+        for top in (2, 1_000_000):
+            wide = random.integers(0, top, (17, n + 3)).astype(dtype)
+            for first in range(4):
+                x = wide[:, first:first + n]
+                for ours, theirs in ((gd.argmin, np.argmin), (gd.argmax, np.argmax)):
+                    v = gd.input("v", wide.shape, dtype)
+                    f = gd.function([v], ours(v[:, first:first + n], axis=1), threads=1)
+                    assert np.array_equal(f(wide), theirs(x, axis=1)), (n, top, first, ours.__name__)
+                    checked()
+            if dtype[0] == "f":
+                x = wide.copy()
+                x[::2, random.integers(0, n, 3)] = np.nan
+                x[1] = np.where(random.random(n + 3) < 0.5, -0.0, 0.0)
+                for name in ("argmin", "argmax"):
+                    assert np.array_equal(run(name, x, 1), getattr(np, name)(x, axis=1)), (n, top, name)
 
 
 @pytest.mark.parametrize("dtype", ("bool", "uint8"))

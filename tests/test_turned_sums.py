@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from counting import checked
 
 import graphdiff as gd
 
@@ -94,6 +95,32 @@ def test_a_group_sums_turned_and_contiguous_operands(dtype: str) -> None:
         same(lambda a, b: gd.sum(gd.where(a > 0, b, -b)), TURNS[""], x, y)
         same(lambda a, b: gd.sum(gd.square(a.T * b.T)), TURNS[""], x, y)
         same(lambda a, b: gd.sum(gd.square(a - b[0, 0])), TURNS[""], x, y, threads=2)
+
+
+@pytest.mark.parametrize("dtype", ("float32", "float64"))
+def test_sums_less_a_number_are_those_of_the_array_of_differences(dtype: str) -> None:
+    """Straight from memory, turned or not, whole or a row: the bits of a group that writes the differences as well, infinite ones too."""
+    for shape in ((4096,), (4097,), (8191,), (5 * 4096 + 13,), (300, 401), (401, 300), (17, 33), (2049, 19), (8200, 18), (8201, 19), (12_288, 4)):
+        x = sample(shape, dtype)
+        node, m = gd.input("x", shape, dtype), gd.input("m", (), dtype)
+        for less in (0.75, -1e3, np.inf, np.nan):
+            for view in (lambda n: n, lambda n: n.T):
+                for f in (lambda n: n, gd.square):
+                    alone = gd.function([node, m], gd.sum(f(view(node) - m)), threads=2)(x, np.asarray(less, dtype))
+                    both = gd.function([node, m], [gd.sum(f(view(node) - m)), view(node) - m], threads=1)(x, np.asarray(less, dtype))
+                    assert np.asarray(alone).tobytes() == np.asarray(both[0]).tobytes(), (shape, less)
+                    checked()
+
+
+def test_variance_of_the_columns_of_a_turned_matrix_is_one_instruction() -> None:
+    """They are rows of memory: the listing, and the bits, of the matrix as it lies."""
+    x = sample((300, 401), "float64")
+    n = gd.input("n", x.shape, "float64")
+    turned, plain = (gd.function([n], f, threads=1) for f in (gd.var(n.T, axis=0), gd.var(n, axis=1)))
+    assert "program  1 instructions" in str(turned.program)
+    assert np.asarray(turned(x)).tobytes() == np.asarray(plain(x)).tobytes()
+    scaled = gd.function([n], (n.T - gd.mean(n.T, axis=0)) * gd.mean(n.T, axis=0), threads=1)
+    assert np.allclose(scaled(x), (x.T - x.T.mean(0)) * x.T.mean(0), rtol=1e-12, atol=1e-9)
 
 
 @pytest.mark.parametrize("dtype", ("float32", "float64"))

@@ -127,18 +127,27 @@ static int64_t count_functions(const int64_t *line, int lines)
     return functions;
 }
 
-/* A group that is the sum of squares of floats, or of integers as float64, of contiguous rows; or of squares of a turned operand. */
-static void use_whole(gdi_plan *p, const gdi_table *t, int dtype, const int64_t *line)
+/* A group that is one sum, of integers as float64 or of floats less a number (one for a row), squared or not, or of squares, of contiguous
+ * rows; or the same of floats of a turned operand. */
+static void use_whole(gdi_plan *p, const gdi_table *t, int dtype, const int64_t *line, int lines)
 {
-    const int is_real = dtype == GD_FLOAT32 || dtype == GD_FLOAT64, square = is_real && line[0] == GD_OP_SQUARE;
-    const gdi_plan_operand *o = p->operand + 1;
-    const int64_t *sum = line + GDI_FUSED_LINE;
-    if (p->n_sink != 1 || p->n_micro != 2 || p->n_in != 1 || sum[0] != GD_OP_SUM || sum[3] != line[2] || line[3] != 1 || o->cast)
+    const int real = dtype == GD_FLOAT32 || dtype == GD_FLOAT64, wide = dtype == GD_FLOAT64;
+    if (lines < 2)
         return;
-    if (o->feed == GDI_FLOW && square)
-        p->turned = t->turned[dtype == GD_FLOAT64];
-    if (o->feed == GDI_DIRECT && (square || (!is_real && line[0] == GD_OP_CAST && line[1] == GD_FLOAT64)))
-        p->whole = t->whole[dtype];
+    const int64_t *sum = line + (int64_t)(lines - 1) * GDI_FUSED_LINE, *squared = sum - GDI_FUSED_LINE;
+    const gdi_plan_operand *o = p->operand + 1;
+    const int less = real && line[0] == GD_OP_SUBTRACT && p->n_in == 2 && line[4] == 2 && o[1].stride[p->ndim - 1] == 0 && !o[1].cast;
+    const int square = real && squared[0] == GD_OP_SQUARE, cast = !real && line[0] == GD_OP_CAST && line[1] == GD_FLOAT64;
+    if (p->n_sink != 1 || p->n_in != 1 + less || lines != 1 + (less + square + cast) || sum[0] != GD_OP_SUM || line[3] != 1 || o->cast)
+        return;
+    for (int i = 1; i < lines; i++)
+        if (line[i * GDI_FUSED_LINE + 3] != line[(i - 1) * GDI_FUSED_LINE + 2])
+            return;
+    if (o->feed == GDI_FLOW && real)
+        p->turned = t->turned[wide][square];
+    if (o->feed == GDI_DIRECT)
+        p->whole = less ? t->whole_less[wide][square] : t->whole[dtype];
+    p->less = less ? 2 : 0;
 }
 
 int gdi_fused_prepare(gd_program *program, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out)
@@ -170,7 +179,7 @@ int gdi_fused_prepare(gd_program *program, const gd_program_spec *s, const gdi_t
     gdi_plan_place(p, &l, view, t);
     const int64_t cost = read_lines(p, t, &l, view, line, lines, &element_nbytes);
     gdi_plan_finish(program, p, &l, element_nbytes, cost, GDI_LONG_ROW, NULL, out);
-    use_whole(p, t, view[1]->dtype, line);
+    use_whole(p, t, view[1]->dtype, line, lines);
     if (p->turned && program->local_nbytes < GDI_LOCAL_NBYTES)
         program->local_nbytes = GDI_LOCAL_NBYTES;
     gdi_plan_ahead(p, &l, count_functions(line, lines));

@@ -81,11 +81,12 @@ typedef struct gdi_fold {
     void (*columns)(const void *lanes, int64_t live, int64_t w, double *out);
 } gdi_fold;
 
-/* Sums of n contiguous elements of memory, GDI_FOLD_BLOCK at a time. */
-typedef void (*gdi_whole_fn)(const void *values, int64_t n, double *part);
+/* Sums of n contiguous elements of memory, GDI_FOLD_BLOCK at a time; less: a number that is taken off each, or NULL. */
+typedef void (*gdi_whole_fn)(const void *values, int64_t n, const void *less, double *part);
 /* Sums of blocks lo .. hi-1 of n elements that lie turned: columns of memory of `rows` elements, each `down` elements after the one before, go
  * one after the other. local: GDI_LOCAL_NBYTES. */
-typedef void (*gdi_turned_fn)(const void *values, int64_t rows, int64_t down, int64_t n, int64_t lo, int64_t hi, void *local, double *part);
+typedef void (*gdi_turned_fn)(const void *values, int64_t rows, int64_t down, int64_t n, const void *less, int64_t lo, int64_t hi, void *local,
+                              double *part);
 
 /* A block to memory past the caches (stream.h). */
 typedef void (*gdi_stream_fn)(void *out, const void *in, int64_t nbytes);
@@ -161,7 +162,8 @@ typedef struct gdi_table {
     gdi_move_fn move[9];                                 /* by bytes of an element: 1, 2, 4, 8 */
     gdi_scalar_fn scalar[2];                             /* float32, float64 */
     gdi_whole_fn whole[GD_DTYPE_COUNT];                  /* of integers as float64, of squares of floats */
-    gdi_turned_fn turned[2];                             /* of squares of float32, float64 */
+    gdi_whole_fn whole_less[2][2];                       /* float32, float64: of elements less a number, of squares of that */
+    gdi_turned_fn turned[2][2];                          /* the same */
     gdi_stream_fn stream;
     gdi_fold fold[2];                                    /* float32, float64 */
     gdi_chain_find chain[2];                             /* float32, float64 */

@@ -462,11 +462,12 @@ static void run_whole(const gdi_plan *p, const feed *f, int64_t lo, int64_t hi, 
     for (int64_t i = lo, m; i < hi; i += m) {
         m = least(hi - i, p->pieces - i % p->pieces);
         locate(p, i, &b);
+        const void *less = p->less ? address(p, p->operand + p->less, f + p->less, &b) : NULL;
         double one, *part = p->pieces > 1 ? (double *)(void *)scratch + i : &one;
         if (p->turned)
-            p->turned(f[1].data, o->rows, o->down / o->size, p->inner, i, i + m, local, part);
+            p->turned(f[1].data, o->rows, o->down / o->size, p->inner, less, i, i + m, local, part);
         else
-            p->whole(address(p, o, f + 1, &b), least(m * p->stretch, p->inner - b.at[p->ndim - 1]), part);
+            p->whole(address(p, o, f + 1, &b), least(m * p->stretch, p->inner - b.at[p->ndim - 1]), less, part);
         if (p->pieces == 1)
             put_sum(address(p, p->operand + s->to, f + s->to, &b), p->operand[s->to].size, one);
     }

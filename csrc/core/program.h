@@ -158,8 +158,9 @@ typedef struct gdi_plan {
     int64_t step[2];
     gdi_outer_fn outer;      /* does all rows of the only operation, between operand `column` and the other one; else NULL */
     int32_t column;
-    gdi_whole_fn whole;      /* does all there is to do, one operation and its sum; else NULL */
+    gdi_whole_fn whole;      /* does all there is to do, one or two operations and their sum; else NULL */
     gdi_turned_fn turned;    /* the same, of an input that is GDI_FLOW */
+    int32_t less;            /* the operand that these take off every element of a row; 0: none */
     gdi_stream_fn stream;    /* of this ISA */
     gdi_plan_operand *operand;               /* out.., in.. */
     int32_t by_row;          /* blocks are pieces of rows */

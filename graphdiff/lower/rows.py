@@ -5,7 +5,8 @@ array written and read once more. Here all of it is one instruction of sections:
 its sums, another sweep. What a later sweep needs of an earlier one is held where rows are short, and computed again where
 they are long. Sums of columns (the gradients of scales and shifts) are taken on the way. Bits are those of the members.
 
-Rows may be any axes that include the last: those of a layer, or all but the channels of an image.
+Rows may be any axes that include the last: those of a layer, or all but the channels of an image. Or others, along which the memory of all
+operands runs: of a matrix that is transposed, the columns.
 
 Sums of columns without sums of rows (sum(x * y, axis=0)) are such an instruction, too, where they save an array of products: it is
 multiplied again for whoever else reads it.
@@ -17,7 +18,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..dtypes import FLOAT16
-from .sums import LINKS, WIDEST, Domain, column_domain, is_still, row_domain, saves_products
+from .sums import LINKS, WIDEST, Domain, column_domain, is_still, row_domain, runs_along, saves_products
 from .view import View, contiguous_strides, count, usage
 
 # The C core's limits (rows.h): operands, lines, registers of each kind.
@@ -212,6 +213,8 @@ class _Rows:
         sums = sum([m.kind in ("row", "column") for m in self.members])
         if not users or (sums == 1 and any(m.instr[0] not in LINKS for m in users)):
             return None
+        if self.domain.turned and not all(k[0] == "small" or is_still(v) or runs_along(v) for k, v in self.inputs.items()):
+            return None
         return _Writer(self).instruction()
 
 
@@ -324,6 +327,8 @@ class _Writer:
         whole = [k for k in g.inputs if k[0] == "whole"]
         if not whole or len(self.outs) + len(g.inputs) > OPERANDS or not self.outs:
             return None
+        if g.domain.turned and any(m.kind != "small" and m.kind != "row" for m in self.outs):
+            return None                          # these arrays, which have the last axis, are in the order of memory
         for i, m in enumerate(self.outs):
             self.number[self.made(m)] = i
         for i, k in enumerate((*small, *whole)):

@@ -33,6 +33,11 @@ class Domain(NamedTuple):
     def kept(self) -> tuple[int, ...]:
         return tuple([i for i in range(len(self.shape)) if i not in self.axes])
 
+    @property
+    def turned(self) -> bool:
+        """Do the rows lack the last axis?"""
+        return next((i for i in range(len(self.shape) - 1, -1, -1) if self.shape[i] != 1), -1) in self.kept
+
     def sizes(self, axes: Sequence[int]) -> tuple[int, ...]:
         return tuple([self.shape[a] for a in axes])
 
@@ -45,10 +50,15 @@ def row_domain(instr: Any) -> Domain | None:
     shape, axes = node.inputs[0].shape, node._attrs[0]
     long = [i for i, n in enumerate(shape) if n != 1]
     d = Domain(shape, axes, v.dtype)
-    if not long or long[-1] not in axes or v.shape != d.sizes((*d.kept, *axes)):
+    if not long or not (long[-1] in axes or runs_along(v)) or v.shape != d.sizes((*d.kept, *axes)):
         return None
     n = count(d.sizes(axes))
     return d if SHORTEST <= n <= LONGEST and count(d.sizes(d.kept)) > 1 else None
+
+
+def runs_along(v: View) -> bool:
+    """Does memory run along the last axis?"""
+    return next((s for s, n in zip(reversed(v.strides), reversed(v.shape), strict=True) if n != 1), 0) == 1
 
 
 def column_domain(instr: Any) -> Domain | None:
