@@ -19,6 +19,7 @@ from ..graph.build import as_node, make, public
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import check_shape, format_shape, nelements
+from . import conv_products
 from .binary import add, less, maximum, where
 from .creation import zeros_like
 from .families import argument, flag, floating, pair
@@ -173,39 +174,6 @@ def _fill(values: Any, unit: int) -> list[int]:
     return [unit] * (3 - len(values)) + list(values)
 
 
-_POINTS = 64        # of a plane: with fewer, rows of products would leave lanes empty, and the kernel joins images
-
-
-def _is_product(kernel: str, a: Any, b: Any, node: Node) -> bool:
-    """Is it a matrix product: one tap, nothing skipped or padded, and planes that make long rows?"""
-    stride, padding, _, groups, _ = node._attrs
-    taps = node.shape[2:] if kernel == "conv_weight" else b.shape[2:]
-    points = nelements(a.shape[2:])
-    if groups != 1 or any(n != 1 for n in (*taps, *stride)) or any(p for both in padding for p in both) or 0 in node.shape:
-        return False
-    if tuple(a.shape[2:]) != tuple(b.shape[2:] if kernel == "conv_weight" else node.shape[2:]):
-        return False
-    if kernel == "conv_weight":                      # of every image by itself, then added: no more memory than its operands
-        return points >= _POINTS and a.shape[1] * b.shape[1] <= points * (a.shape[1] + b.shape[1])
-    return points >= _POINTS
-
-
-def _product(ctx: Any, kernel: str, a: Any, b: Any, out: Any) -> None:
-    """The convolutions of one tap: matrix products of every image, with channels as rows and points as columns."""
-    n, points = a.shape[0], nelements(a.shape[2:])
-    a = ctx.reshape(a, (*a.shape[:2], points))
-    if kernel == "conv_weight":
-        g = ctx.reshape(b, (*b.shape[:2], points))
-        parts = ctx.new((n, *out.shape[:2]), out.dtype)
-        ctx.emit("matmul", parts, [g, a.transpose((0, 2, 1))])
-        ctx.emit("sum", out.reshape(out.shape[:2]), [parts.transpose((1, 2, 0))], (1,))
-        return
-    w = ctx.reshape(b, b.shape[:2])
-    if kernel == "conv_input":
-        w = w.transpose((1, 0))
-    ctx.emit("matmul", out.reshape((*out.shape[:2], points)), [w.broadcast((n, *w.shape)), a])
-
-
 def _needed(stride: Any, results: Node) -> list[int]:
     """Strides as kernels get them: one result has no next one, but the adjoints would make a sweep for each phase of a stride."""
     return [s if n > 1 else 1 for s, n in zip(stride, results.shape[2:], strict=True)]
@@ -216,8 +184,7 @@ def _conv_lower(kernel: str) -> Callable[..., Any]:
         stride, padding, dilation, groups, _ = node._attrs
         a, b = (ctx.view(x) for x in node.inputs)
         out = ctx.new(node.shape, a.dtype)
-        if _is_product(kernel, a, b, node):
-            _product(ctx, kernel, a, b, out)
+        if conv_products.lower(ctx, kernel, node, a, b, out):
             return out
         a, b = _three(ctx, a), _three(ctx, b)
         results = {"conv": node, "conv_input": node.inputs[0], "conv_weight": node.inputs[1]}[kernel]
