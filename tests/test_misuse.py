@@ -28,6 +28,9 @@ def rows_of(n):
     (lambda x, i: x[i], OutOfBounds, r"^x\[\.\.\.\]: index 5 is .* \(at \[1\] of the indices\)"),
     (lambda x, i: x[:, 1][i], OutOfBounds, r"^x\[\.\.\.\]: index 5 is"),
     (lambda x, i: x[i[:, None], i], OutOfBounds, r"^x\[\.\.\.\]: index 5 is out of bounds for axis 1 with size 4 \(at \[1\] of the indices\)"),
+    (lambda x, i: gd.expand_dims(x, 1)[i[:, None], :, i], OutOfBounds, r"^x\[\.\.\.\]: index 5 is out of bounds for axis 2 with size 4 \(at \[1\] of"),
+    (lambda x, i: x.T[i, 0 * i], OutOfBounds, r"^x\[\.\.\.\]: index 5 is out of bounds for axis 0 with size 4 \(at \[1\] of"),
+    (lambda x, i: gd.reshape(x.T, -1)[i * 4 - 2 * i], OutOfBounds, r"^x\[\.\.\.\]: index 10 is out of bounds for axis 0 with size 12 \(at \[1\] of"),
     (lambda x, i: x[3], OutOfBounds, r"^x\[\.\.\.\]: index 3 is out of bounds for axis 0 with size 3"),
     (lambda x, i: x.at[i].set(1.0), OutOfBounds, r"^x\.at\[\.\.\.\]\.set: index 5 is"),
     (lambda x, i: x.at[i].add(1.0), OutOfBounds, r"^x\.at\[\.\.\.\]\.add: index 5 is"),
@@ -40,7 +43,7 @@ def rows_of(n):
     (lambda x, i: gd.broadcast_to(x, ("z", "n", 4)), ShapeError, r"^broadcast_to: .*'z'"),
     (lambda x, i: gd.ones(("z", 2)) + 1, ShapeError, r"'z'"),
     (lambda x, i: i ** -i, BadValue, r"^power: integers to negative"),
-], ids=range(18))
+], ids=range(21))
 def test_errors_of_a_call_name_the_function_and_line_the_user_wrote(build, kind, message):
     x, i = gd.input("x", ("n", 4)), gd.input("i", (2,), "int64")
     y = build(x, i)

@@ -175,3 +175,95 @@ def test_what_is_put_round_an_array(shape, widths, dtype):
             part = gd.grad(x[tuple(slice(lo, n - hi) for n, (lo, hi) in zip(shape, widths, strict=True))], x, cotangent=g.astype(dtype))
             c = r.standard_normal(g.shape)
             assert gd.function([g], part)(c).tobytes() == np.pad(c.astype(dtype), widths).tobytes()
+
+
+# -- several indices, into arrays whose elements lie apart -----------------------------------------------------------
+
+TAKEN = {
+    "axis between": ((60, 9, 50), lambda m, x, i, j: x[i, :, j]),
+    "axes before and between": ((9, 30, 8, 20), lambda m, x, i, j: x[:4, i % 30, :, j % 20]),
+    "two axes between": ((30, 5, 6, 40), lambda m, x, i, j: x[i % 30, :, ::-1, j % 40]),
+    "rows": ((30, 5, 40, 7), lambda m, x, i, j: x[i % 30, :, j % 40]),
+    "outer": ((60, 9, 50), lambda m, x, i, j: x[i[:, None], :, j]),
+    "transposed": ((150, 160), lambda m, x, i, j: x.T[i, j]),
+    "transposed, negative": ((150, 160), lambda m, x, i, j: x.T[i - 50, -1 - j]),
+    "every second": ((300, 160), lambda m, x, i, j: x[::2, ::-1][i, j]),
+    "backwards": ((150, 160), lambda m, x, i, j: x[::-1][i, j]),
+    "three": ((40, 30, 50), lambda m, x, i, j: m.transpose(x, (2, 0, 1))[i, j % 40, i % 30]),
+    "new axis": ((60, 9, 50), lambda m, x, i, j: x[:, None][i, 0, :, j]),
+    "repeated rows": ((60, 50), lambda m, x, i, j: m.broadcast_to(x[:, None], (60, 30, 50))[i, :, j]),
+    "one, of turned axes": ((30, 40, 20), lambda m, x, i, j: m.transpose(x, (1, 0, 2))[..., i % 20][:, :, :2]),
+    "flat, of a matrix turned": ((150, 160), lambda m, x, i, j: m.take(m.reshape(x.T, (-1,)), i * 300 - j)),
+    "numbers": ((60, 9, 50), lambda m, x, i, j: x[np.array([3, -1, 59]), :, np.array([0, 2, -50])]),
+    "numbers, transposed": ((150, 160), lambda m, x, i, j: x.T[[3, -1, 59], [0, 2, -50]]),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", TAKEN)
+def test_several_indices_read_what_they_take(name, dtype):
+    """No copy of the array is made: what a call needs beside its operands and results is small."""
+    shape, build = TAKEN[name]
+    x = draw(*shape, dtype=dtype)
+    i, j = np.array([3, 49, 0, 3]), np.array([7, 0, 49, 7])
+    check(lambda m, *xs: [build(m, *xs)], x, i, j)
+    nodes = [gd.input("x", shape, dtype), gd.input("i", i.shape, "int64"), gd.input("j", j.shape, "int64")]
+    f = gd.function(nodes, build(gd, *nodes))
+    f(x, i, j)
+    assert f.plan.arena_nbytes < x.nbytes / 2 or name == "one, of turned axes"
+    named = gd.input("x", tuple(f"n{k}" for k in range(x.ndim)) if name in ("axis between", "outer", "transposed") else shape, dtype)
+    g = gd.function([named, *nodes[1:]], build(gd, named, *nodes[1:]))
+    assert g(x, i, j).tobytes() == f(x, i, j).tobytes()
+    assert g.plan.arena_nbytes == f.plan.arena_nbytes
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_several_indices_have_derivatives_of_every_order(name):
+    shape, build = TAKEN[name]
+    x, v = small(*shape, dtype="float64"), small(*shape, dtype="float64", seed=1)
+    i, j = np.array([3, 49, 0, 3]), np.array([7, 0, 49, 7])
+    where = build(np, np.arange(x.size).reshape(shape), i, j)        # which elements are taken
+    c = small(*where.shape, dtype="float64", seed=2)
+    a, b, d = gd.input("a", shape), gd.input("b", shape), gd.input("d", where.shape)
+    h, k = gd.input("h", i.shape, "int64"), gd.input("k", j.shape, "int64")
+    y = build(gd, a, h, k)
+    first = gd.grad(y * y * y, a, cotangent=d)
+    outs = [first, gd.jvp(y * y, a, b), gd.grad(gd.sum(first * b), a), gd.jvp(first, a, b)]
+
+    def added(values):
+        out = np.zeros(x.size)
+        np.add.at(out, where.reshape(-1), values.reshape(-1))
+        return out.reshape(shape)
+
+    z, t = x.reshape(-1)[where], v.reshape(-1)[where]
+    got = gd.function([a, b, d, h, k], outs)(x, v, c, i, j)
+    for have, want in zip(got, (added(c * 3 * z * z), 2 * z * t, added(c * 6 * z * t), added(c * 6 * z * t)), strict=True):
+        assert np.array_equal(have, want)
+
+
+PUT = {
+    "axis between": ((60, 9, 50), lambda i, j: (i, slice(None), j)),
+    "axis before too": ((3, 60, 9, 50), lambda i, j: (slice(None), i, slice(None), j)),
+    "of a slice": ((60, 18, 50), lambda i, j: (i, slice(None, None, -2), j)),
+    "outer": ((60, 9, 50), lambda i, j: (i[:2, None], slice(None), j)),
+    "numbers": ((60, 9, 50), lambda i, j: (np.array([3, -1, 59]), slice(None), np.array([0, 2, -50]))),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", PUT)
+def test_few_elements_put_where_others_lie_between(name, dtype):
+    """x is copied once, as NumPy does, and not turned: of what a call needs beside its result little is as large as x."""
+    shape, at = PUT[name]
+    x, i, j = small(*shape, dtype=dtype), np.array([3, -11, 0, 3]), np.array([7, 0, 49, 7])
+    v = small(*x[at(i, j)].shape, dtype=dtype, seed=1)
+    nodes = [gd.input("x", shape, dtype), gd.input("v", v.shape, dtype), gd.input("i", i.shape, "int64"), gd.input("j", j.shape, "int64")]
+    f = gd.function(nodes, nodes[0].at[at(*nodes[2:])].set(nodes[1]))
+    want = x.copy()
+    want[at(i, j)] = v
+    assert f(x, v, i, j).tobytes() == want.tobytes()
+    assert f.plan.arena_nbytes < x.nbytes / 2 or name == "of a slice"
+    if dtype != "bool":
+        want = x.copy()
+        np.add.at(want, at(i, j), v)
+        assert gd.function(nodes, nodes[0].at[at(*nodes[2:])].add(nodes[1]))(x, v, i, j).tobytes() == want.tobytes()

@@ -17,30 +17,20 @@ from ..dtypes import BOOL, FLOAT16, INT64, as_dtype
 from ..errors import DTypeError, NodeTypeError, OutOfBounds, ShapeError
 from ..graph.build import SLICING, as_node, make, make_constant, public
 from ..graph.node import Node, known_as
-from ..graph.opdef import NEVER, OpDef, as_written, register, whereabouts
+from ..graph.opdef import NEVER, OpDef, register
 from ..specs import as_shape, broadcast, check_memory, check_shape, format_shape, nelements, normalize_axis, slice_backward, slice_forward
 from .creation import full, zeros, zeros_like
 from .families import cast, floating
 from .movement import cut, expand_to, permute, reshape_to, slice_axes
+from .points import check_index, flat_index, gathered, is_few, ravel_reference, raveled
 from .writing import slice_add, slice_set
 
 # -- primitives: a gather along one axis, its two scatters, and the same along the last axis -----------------------
 
 
-def _check_index(i: Node, size: Any, axis: int) -> None:
-    """A constant index is checked at once."""
-    if i.dtype is not INT64:
-        raise DTypeError(f"an index must be integers, not {i.dtype}")
-    if i.op.name == "constant" and isinstance(size, int):
-        v = i._attrs[0]
-        bad = (v < -size) | (v >= size)
-        if bad.any():
-            raise OutOfBounds(f"index {as_written(int(v[bad][0]))} is out of bounds for axis {axis} with size {size}{whereabouts(bad)}")
-
-
 def _gather_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
     (x, i), (axis,) = inputs, attrs
-    _check_index(i, x.shape[axis], axis)
+    check_index(i, x.shape[axis], axis)
     shape = (*x.shape[:axis], *i.shape, *x.shape[axis + 1:])
     check_shape(shape, x.dtype)
     return shape, x.dtype
@@ -54,6 +44,9 @@ def _three(v: Any, ctx: Any, axis: int, width: int) -> Any:
 
 def _gather_lower(ctx: Any, node: Node) -> Any:
     (axis,) = node._attrs
+    apart = gathered(ctx, node)
+    if apart is not None:
+        return apart
     x, i = ctx.raw(node.inputs[0]), ctx.raw(node.inputs[1])
     out = ctx.new(node.shape, node.dtype)
     ctx.emit("gather", _three(out, ctx, axis, len(i.shape)), [_three(x, ctx, axis, 1), ctx.reshape(i, (int(np.prod(i.shape)),))], [axis])
@@ -62,7 +55,7 @@ def _gather_lower(ctx: Any, node: Node) -> Any:
 
 def _scatter_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
     (x, i, v), (axis,) = inputs, attrs
-    _check_index(i, x.shape[axis], axis)
+    check_index(i, x.shape[axis], axis)
     want = (*x.shape[:axis], *i.shape, *x.shape[axis + 1:])
     if len(want) != len(v.shape) or broadcast(want, v.shape) != want:
         raise ShapeError(f"values have shape {format_shape(v.shape)}, the indexed part has {format_shape(want)}")
@@ -72,7 +65,7 @@ def _scatter_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
 def _scatter_lower(kernel: str) -> Any:
     def rule(ctx: Any, node: Node) -> Any:
         (axis,) = node._attrs
-        x, i, v = ctx.view(node.inputs[0]), ctx.raw(node.inputs[1]), ctx.view(node.inputs[2])
+        x, i, v = [(ctx.raw if kernel == "scatter_set" else ctx.view)(y) for y in node.inputs]
         out = ctx.new(node.shape, x.dtype)
         ctx.emit(kernel, _three(out, ctx, axis, 1), [_three(x, ctx, axis, 1), ctx.reshape(i, (int(np.prod(i.shape)),)),
                                                       _three(v, ctx, axis, len(i.shape))], [axis])
@@ -167,7 +160,7 @@ SCATTER_SET = register(OpDef("scatter_set", "x with z put at positions y of an a
 
 def _along_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
     (x, i, *v), (axis,) = inputs, attrs
-    _check_index(i, x.shape[axis], axis)
+    check_index(i, x.shape[axis], axis)
     for a, (n, m) in enumerate(zip(x.shape, i.shape, strict=True)):
         if a != axis and n != m:
             raise ShapeError(f"sizes differ along axis {a}: {n} and {m}")
@@ -215,29 +208,6 @@ def gather_along(x: Node, i: Node, axis: int) -> Node:
 
 def scatter_along(x: Node, i: Node, v: Node, axis: int) -> Node:
     return make(SCATTER_ALONG, (x, i, v), (axis,))
-
-
-def _ravel_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
-    for j, (i, n) in enumerate(zip(inputs, attrs[0], strict=True)):
-        _check_index(i, n, attrs[1] + j)
-    return broadcast(*[i.shape for i in inputs]), INT64
-
-
-def _ravel_reference(*xs: Any, sizes: Any, axis: int) -> Any:
-    total: Any = 0
-    for j, (i, n) in enumerate(zip(xs, sizes, strict=True)):
-        bad = i[(i < -n) | (i >= n)]
-        if bad.size:
-            raise IndexError(f"index {bad.flat[0]} is out of bounds for axis {axis + j} with size {n}")
-        total = total * n + np.where(i < 0, i + n, i)
-    return np.asarray(total, np.int64)
-
-
-RAVEL_INDEX = register(OpDef("ravel_index", "several indices as one, over merged axes", _ravel_infer, _ravel_reference,
-                             attr_names=("sizes", "axis"), family="indexing", cuts="its result is an index",
-                             lower=lambda ctx, node: ctx.emit("ravel_index", ctx.new(node.shape, INT64),
-                                                              [ctx.raw(x).broadcast(node.shape) for x in node.inputs],
-                                                              [*node._attrs[0], node._attrs[1]])))
 
 
 # -- index expressions ---------------------------------------------------------------------------------------------
@@ -442,15 +412,14 @@ def _plan(p: Parsed, ndim: int) -> tuple[list[int], int, Any, list[int]]:
 
 def _linear(p: Parsed, sizes: tuple[Any, ...]) -> Node:
     if len(p.arrays) == 1:
-        _check_index(p.arrays[0][1], sizes[0], p.arrays[0][2])
+        check_index(p.arrays[0][1], sizes[0], p.arrays[0][2])
         return p.arrays[0][1]
     constants = builtins.all(i.op.name == "constant" for _, i, _ in p.arrays) and builtins.all(isinstance(n, int) for n in sizes)
     for (_, i, axis), n in zip(p.arrays, sizes, strict=True):
-        _check_index(i, n, axis)
-    node = make(RAVEL_INDEX, tuple(i for _, i, _ in p.arrays), (tuple(sizes), p.arrays[0][2]))
+        check_index(i, n, axis)
     if constants:
-        return make_constant(_ravel_reference(*[i._attrs[0] for _, i, _ in p.arrays], sizes=sizes, axis=p.arrays[0][2]))
-    return node
+        return make_constant(ravel_reference(*[i._attrs[0] for _, i, _ in p.arrays], sizes=sizes, axis=p.arrays[0][2]))
+    return raveled([(i, n, axis) for (_, i, axis), n in zip(p.arrays, sizes, strict=True)])
 
 
 def _merged(x: Node, p: Parsed) -> tuple[Node, int, Node, list[int]]:
@@ -487,7 +456,11 @@ def _update(x: Node, item: Any, value: Any, op: OpDef) -> Node:
     value = cast(value, x.dtype)
     p = Parsed(x, item)
     part = _basic(x, p)
-    if p.arrays:
+    order, first, shape, axes = _plan(p, part.ndim) if p.arrays else ([], 0, (), [])
+    if p.arrays and is_few(part, order, shape, axes):
+        linear = flat_index(part, p.arrays, first, shape)
+        new = reshape_to(make(op, (reshape_to(part, (part.size,)), linear, _fit(value, linear.shape)), (0,)), part.shape)
+    elif p.arrays:
         merged, axis, linear, order = _merged(part, p)
         want = (*merged.shape[:axis], *linear.shape, *merged.shape[axis + 1:])
         value = _fit(value, want)
@@ -503,6 +476,16 @@ def _update(x: Node, item: Any, value: Any, op: OpDef) -> Node:
     return write(x, reshape_to(new, tuple(p.sizes)), p.starts, p.steps)
 
 
+def _exact(value: Any, dtype: Any) -> Any:
+    """A Python number as a bool or an int where the dtype is one and holds it exactly: 1 for True, 2.0 for 2. Others as they are."""
+    if type(value) not in (int, float) or dtype.kind == "f" or value != value // 1:
+        return value
+    if dtype is BOOL:
+        return builtins.bool(value) if value in (0, 1) else value
+    info = np.iinfo(dtype)
+    return int(value) if info.min <= value <= info.max else value
+
+
 def _fit(value: Node, shape: tuple[Any, ...]) -> Node:
     if value.shape == shape:
         return value
@@ -515,8 +498,9 @@ def _fit(value: Node, shape: tuple[Any, ...]) -> Node:
 
 @public
 def set_at(x: Any, item: Any, value: Any) -> Node:
-    """x.at[item].set(value): of positions given twice the last counts."""
-    return _update(x, item, value, SCATTER_SET)
+    """x.at[item].set(value): of positions given twice the last counts. A Python number may be of another kind if x's dtype holds it exactly."""
+    x = as_node(x)
+    return _update(x, item, _exact(value, x.dtype), SCATTER_SET)
 
 
 @public
@@ -592,7 +576,7 @@ def one_hot(labels: Any, n: int, dtype: Any = "float64") -> Node:
 
 def _segment_max_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
     x, ids = inputs
-    _check_index(ids, attrs[0], 0)
+    check_index(ids, attrs[0], 0)
     _check_rows(x, ids)
     return (attrs[0], *x.shape[1:]), x.dtype
 

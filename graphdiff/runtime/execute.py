@@ -359,9 +359,10 @@ class Loaded:
         f = w.fault
         op, _, ins, attrs, node = self.program.instrs[f.instr]
         number = f.axis - attrs[-1] if op == "ravel_index" else 1
-        if node is None or not 0 <= number < len(ins) or ins[number].dtype is not INT64 or len(node.inputs) != len(ins):
+        operands = () if node is None else node.inputs[-len(ins):] if op == "ravel_index" else node.inputs      # of a gather, its index
+        if not 0 <= number < len(ins) or ins[number].dtype is not INT64 or len(operands) != len(ins):
             return ""
-        view, shape = ins[number], node.inputs[number].shape
+        view, shape = ins[number], operands[number].shape
         hits = self._read(w, view) == f.value
         if op in ("gather_along", "scatter_along"):      # the kernel's axis is the last one
             hits = hits.swapaxes(attrs[0], -1)
