@@ -324,3 +324,20 @@ def test_a_matrix_times_its_own_transpose_has_the_bits_of_any_product(shape, dty
 def _of(y, node):
     """The view of x that a node is, of y."""
     return y if node.op.name == "input" else node._replace((_of(y, node.inputs[0]),))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_matrices_without_neighbours_in_memory_have_the_bits_of_those_with(dtype):
+    views = {"columns apart": lambda v: v[:, ::2], "both apart": lambda v: v[::2, ::3], "backwards": lambda v: v[:, ::-1], "few": lambda v: v[:3, ::5]}
+    for name, view in views.items():
+        x, y = gd.input("x", (60, 66), dtype), gd.input("y", (66, 60), dtype)
+        a, b = ((np.random.default_rng(k).standard_normal(s) * 9).astype(dtype) for k, s in enumerate([(60, 66), (66, 60)]))
+        left = view(x)
+        right = y[:left.shape[1], ::2]
+        for p, q in ((left, right), (right.T, left.T), (left, right[:, 3]), (right[:, 3], left.T)):
+            got = gd.function([x, y], p @ q)(a, b)
+            u, v = (gd.input("u", p.shape, dtype), gd.input("v", q.shape, dtype))
+            dense = [np.ascontiguousarray(r) for r in gd.function([x, y], [p, q])(a, b)]
+            want = gd.function([u, v], u @ v)(*dense)
+            np.testing.assert_allclose(got, want, rtol=1e-5 if dtype == "float32" else 1e-12, err_msg=name)
+            checked()

@@ -100,6 +100,7 @@ def _widen(x: Node, batch: tuple[Any, ...]) -> Node:
 # Products of a matrix with its own transpose of which half is computed: from so many rows on, rows of a panel at least, terms of a sum
 # (fewer cost less than the panels; more would be cut into pieces, which depends on the size of a panel).
 _TWICE, _PANEL, _TERMS = 96, 24, (16, 4096)
+_FEW = 64                    # elements that a copy takes longer for than a product saves
 
 
 def _is_own_transpose(a: Any, b: Any) -> bool:
@@ -122,8 +123,14 @@ def _symmetric(ctx: Any, a: Any, b: Any) -> Any:
     return out
 
 
+def _together(ctx: Any, v: Any) -> Any:
+    """v, or a copy of it where neither rows nor columns of its matrices have neighbours in memory: kernels would read them one by one."""
+    steps = [s for n, s in zip(v.shape[-2:], v.strides[-2:], strict=True) if n > 1]
+    return ctx.copy(v) if nelements(v.shape) >= _FEW and steps and 1 not in steps and 0 not in v.strides else v
+
+
 def _matmul_lower(ctx: Any, node: Node) -> Any:
-    a, b = (ctx.view(x) for x in node.inputs)
+    a, b = (_together(ctx, ctx.view(x)) for x in node.inputs)
     batch = node.shape[:-2]
     if _is_own_transpose(a, b):
         return _symmetric(ctx, a, b)
