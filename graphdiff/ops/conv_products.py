@@ -3,7 +3,7 @@
 One tap at every point is a product of every image by itself. Otherwise what each position reads is copied side by side (im2col),
 positions of all images in one matrix: no lanes stay empty where an image has few positions, and weights are read once, as they lie.
 Where windows do not overlap the copy is no larger than x, and where one window is the image there is none. `_pays` decides by
-shapes and dtype alone: bits depend on nothing else.
+sizes and dtype alone, never by threads or the machine, because bits depend on it.
 """
 from __future__ import annotations
 
@@ -107,16 +107,20 @@ def _by_depth(s: Sizes) -> bool:
     return last.y > last.taps and last.y >= _RUN if last.stride == 1 else last.y >= 8 > s.c and s.n > 1
 
 
+def _read(ctx: Any, x: Any, s: Sizes) -> Any:
+    """All that is read: [N, channels, *reach], a part of x or a copy with padding."""
+    if all(a.inside for a in s.axes):
+        return _part(x, [-a.pad for a in s.axes], [a.reach for a in s.axes])
+    part, at = _inner(x, s)
+    padded = ctx.fill(ctx.new([*x.shape[:2], *[a.reach for a in s.axes]], x.dtype), 0)
+    ctx.emit("copy", _part(padded, at, part.shape[2:]), [part])
+    return padded
+
+
 def _columns(ctx: Any, x: Any, s: Sizes) -> Any:
     """What every position reads: [groups, N positions, C taps]."""
-    if all(a.inside for a in s.axes):
-        x = _part(x, [-a.pad for a in s.axes], [a.reach for a in s.axes])
-    else:
-        part, at = _inner(x, s)
-        x = ctx.fill(ctx.new([*x.shape[:2], *[a.reach for a in s.axes]], x.dtype), 0)
-        ctx.emit("copy", _part(x, at, part.shape[2:]), [part])
     n = len(s.axes)
-    v = _windows(x, s)
+    v = _windows(_read(ctx, x, s), s)
     rows, columns = s.n * s.positions, s.c * s.taps
     if _by_depth(s):
         v = v.transpose([0, 2, *range(3 + n, 3 + 2 * n), 1, *range(3, 3 + n)])
@@ -190,19 +194,15 @@ def _conv_input(ctx: Any, y: Any, w: Any, out: Any, s: Sizes) -> None:
 def _place(ctx: Any, parts: Any, out: Any, s: Sizes) -> None:
     """No element of x is read twice: each part goes where it belongs, zeros to the others."""
     inside = all(a.inside for a in s.axes)
-    all_read = ctx.new([*out.shape[:2], *[a.reach for a in s.axes]], out.dtype)
-    if inside:
-        all_read = _part(out, [-a.pad for a in s.axes], [a.reach for a in s.axes])
-    if s.positions * s.taps != prod(all_read.shape[2:]):
-        ctx.fill(out if inside else all_read, 0)
-    elif inside and s.positions * s.taps != prod(out.shape[2:]):
-        ctx.fill(out, 0)
-    ctx.emit("copy", _windows(all_read, s), [parts])
+    to = out if inside else ctx.new([*out.shape[:2], *[a.reach for a in s.axes]], out.dtype)
+    if s.positions * s.taps != prod(to.shape[2:]):
+        ctx.fill(to, 0)
+    ctx.emit("copy", _windows(_part(to, [-a.pad for a in s.axes], [a.reach for a in s.axes]) if inside else to, s), [parts])
     if not inside:
-        to, at = _inner(out, s)
-        if to.shape != out.shape:
+        part, at = _inner(out, s)
+        if part.shape != out.shape:
             ctx.fill(out, 0)
-        ctx.emit("copy", to, [_part(all_read, at, to.shape[2:])])
+        ctx.emit("copy", part, [_part(to, at, part.shape[2:])])
 
 
 def _overlaid(ctx: Any, v: Any, d: int, a: Axis) -> Any:
@@ -221,6 +221,44 @@ def _overlaid(ctx: Any, v: Any, d: int, a: Axis) -> Any:
                        [1] * (2 * d) + [a.stride] + [1] * (len(out.shape) - 2 * d - 1), part.shape)
         ctx.emit("add", to, [to, part])
     return out
+
+
+# -- one signal: a loop over shifted reads -----------------------------------------------------------------------------------
+
+
+def _is_signal(s: Sizes) -> bool:
+    """Is x one channel of one image along one axis? Then its windows are a view."""
+    return s.n * s.groups * s.c == 1 and sum([a.x * a.y * a.taps != 1 for a in s.axes]) == 1
+
+
+def _signal(ctx: Any, kernel: str, a: Any, b: Any, out: Any, s: Sizes) -> bool:
+    """Of a few taps, every step 1: x read once for each, in one loop without a copy or planes."""
+    (d, axis), = [(d, a) for d, a in enumerate(s.axes) if a.x * a.y * a.taps != 1]
+    w = _part(b, [a.first for a in s.axes], [a.taps for a in s.axes])
+    source, to = (axis.y, axis.x) if kernel == "conv_input" else (axis.x, axis.y)
+    if kernel == "conv_weight" or axis.stride != 1 or axis.taps > _FEW_TAPS or to < _LONG:
+        return False
+    order = range(axis.taps)
+    if kernel == "conv_input":                       # the same with the weights the other way round
+        order = order[::-1]
+        axis = _axis(source, to, axis.taps, 1, (axis.taps - 1) * axis.dilation - axis.pad, axis.dilation)
+        order = order[axis.first:axis.first + axis.taps]
+    read = _read(ctx, a, s._replace(axes=(*s.axes[:d], axis, *s.axes[d + 1:])))
+
+    def at(v: Any, start: int, n: int) -> Any:
+        starts = [0] * len(s.axes)
+        starts[d] = start
+        return _part(v, starts, [n if e == d else 1 for e in range(len(s.axes))])
+
+    total = None
+    for k, tap in enumerate(order):
+        term = [at(read, k * axis.dilation, to), at(w, tap, 1).broadcast(out.shape)]
+        if total is None:
+            total = ctx.emit("multiply", ctx.new(out.shape, out.dtype) if axis.taps > 1 else out, term)
+        else:
+            term = [total, ctx.emit("multiply", ctx.new(out.shape, out.dtype), term)]
+            total = ctx.emit("add", ctx.new(out.shape, out.dtype) if k + 1 < axis.taps else out, term)
+    return True
 
 
 # -- one tap: products of every image --------------------------------------------------------------------------------------
@@ -260,6 +298,9 @@ _NEAR_NBYTES = 1 << 20      # of L2
 _FAR_NBYTES = 3 << 20       # columns of so many come from memory, at thrice the time
 _RUN = 6                    # elements of a row that a copy moves well
 _LARGE_NBYTES = 4 << 20     # columns are no larger than that, or than what the convolution has anyway
+_FEW_TAPS, _LONG = 4, 512   # of a signal: at 5 taps others are as fast; shorter ones are columns without a copy
+_SHORT = 2048               # of a signal: products of one filter with its windows
+_ADDED = 64                 # taps that are put together by an instruction each
 _PER_NS = 180               # bytes of the elements one operand of products has in a nanosecond
 
 # Both times are nanoseconds of one core with AVX-512 at 4 GHz, fitted to 3100 convolutions of 1 x 1 to 16 x 16 positions, 1 to 256
@@ -282,7 +323,7 @@ def _columns_time(kernel: str, s: Sizes, itemsize: int) -> float:
     if _by_depth(s) and s.axes[-1].stride > 1:
         copy += elements
     if kernel == "conv_input":
-        return time + copy if all(a.apart for a in s.axes) else time + 1.85 * copy + 1000 * len(s.axes)
+        return time + copy if all(a.apart for a in s.axes) else time + 1.85 * copy + 300 * sum([a.taps for a in s.axes])
     if not all(a.inside for a in s.axes):
         copy += s.n * s.groups * s.c * prod([a.reach for a in s.axes]) * itemsize * 0.05 + 600
     return time + copy
@@ -310,13 +351,22 @@ def _kernel_time(kernel: str, s: Sizes, itemsize: int) -> float:
     return min(terms * min(in_rows, in_sheet) + planes, patches) + 0.8 * weights + 1000
 
 
-def _pays(kernel: str, s: Sizes, itemsize: int, size: int) -> bool:
-    """Are columns faster than the kernel, and not too large? size: elements of the operands and the result."""
+def _pays(kernel: str, s: Sizes, itemsize: int, stored: int) -> bool:
+    """Are columns faster than the kernel, and not too large? stored: elements of the operands and the result in memory."""
     elements = s.groups * s.n * s.positions * s.c * s.taps
-    if not elements * s.o or (elements > size and elements * itemsize > _LARGE_NBYTES):
+    if not elements * s.o or (elements > stored and elements * itemsize > _LARGE_NBYTES):
+        return False
+    if kernel != "conv_input" and _is_signal(s):         # no copy; but a long product of a single row is slow
+        return kernel == "conv_weight" or s.o > 1 or s.positions < _SHORT
+    if kernel == "conv_input" and not all(a.apart for a in s.axes) and sum([a.taps for a in s.axes]) > _ADDED:
         return False
     faster = 0.85 if s.positions >= _POINTS else 1       # than it says is the kernel with many positions
     return _columns_time(kernel, s, itemsize) < _kernel_time(kernel, s, itemsize) * faster
+
+
+def _stored(v: Any) -> int:
+    """Elements in memory: those of broadcast axes count once."""
+    return prod([n for n, step in zip(v.shape, v.strides, strict=True) if step])
 
 
 _BY_COLUMNS = {"conv": _conv, "conv_input": _conv_input, "conv_weight": _conv_weight}
@@ -330,10 +380,12 @@ def lower(ctx: Any, kernel: str, node: Any, a: Any, b: Any, out: Any) -> bool:
     x, w, y = {"conv": (a, b, out), "conv_input": (out, b, a), "conv_weight": (a, out, b)}[kernel]
     s = Sizes(x.shape[0], groups, x.shape[1] // groups, y.shape[1] // groups, tuple(
         _axis(*sizes, t, lo, d) for *sizes, t, (lo, _), d in zip(x.shape[2:], y.shape[2:], w.shape[2:], stride, padding, dilation, strict=True)))
+    if 0 not in x.shape and s.taps and s.o == 1 and _is_signal(s) and _signal(ctx, kernel, a, b, out, s):
+        return True
     if _is_pointwise(kernel, s, a, b, node):
         _pointwise(ctx, kernel, a, b, out)
         return True
-    if not _pays(kernel, s, out.dtype.itemsize, prod(x.shape) + prod(w.shape) + prod(y.shape)):
+    if not _pays(kernel, s, out.dtype.itemsize, _stored(x) + _stored(w) + _stored(y)):
         return False
     _BY_COLUMNS[kernel](ctx, a, b, out, s)
     return True
