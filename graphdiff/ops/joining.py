@@ -18,6 +18,7 @@ from ..specs import check_memory, check_shape, format_shape, nelements, normaliz
 from .creation import full, zeros_like
 from .families import cast
 from .movement import at_least, cut, expand_dims, expand_to, place, reshape, reshape_to
+from .runs import MOST_BLOCKS, Runs, few_blocks, straight, take_runs
 
 # -- concatenate ---------------------------------------------------------------------------------------------------
 
@@ -232,15 +233,13 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Node:
     for i in range(count):
         a, s = axes[i % len(axes)], shifts[i % len(shifts)]
         total[a] = total.get(a, 0) + (s if isinstance(s, Dim) else s.__index__())
+    runs: list[Runs] = [((0, 1, n),) for n in x.shape]
     for a, s in total.items():
         n = x.shape[a]
-        if isinstance(n, int) and n == 0:
-            continue
         k = s % dim_max(n, 1)           # a named size may turn out to be 0
-        if isinstance(k, int) and k == 0:
-            continue
-        x = concatenate([cut(x, a, n - k, k), cut(x, a, 0, n - k)], a)
-    return x
+        if isinstance(k, Dim) or k:
+            runs[a] = ((n - k, 1, k), (0, 1, n - k))
+    return take_runs(x, tuple(runs))
 
 
 def _times(r: Any) -> Any:
@@ -330,7 +329,7 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
         return x
     if mode not in ("edge", "reflect", "symmetric", "wrap"):
         raise NodeTypeError(f"mode {mode!r} is not one of constant, edge, reflect, symmetric, wrap")
-    from .indexing import take
+    runs: list[Runs] = [((0, 1, n),) for n in x.shape]
     for axis, (a, b) in enumerate(width):
         if a or b:
             n = x.shape[axis]
@@ -339,5 +338,24 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
             if n == 0:
                 raise ShapeError(f"mode {mode!r} cannot extend axis {axis} of size 0")
             check_memory((n + a + b,), INT64)
-            x = take(x, np.pad(np.arange(n), (a, b), mode=mode), axis=axis)      # type: ignore[call-overload]
-    return x
+            at = np.pad(np.arange(n), (a, b), mode=mode)      # type: ignore[call-overload]
+            x, runs = _extended(x, runs, axis, at, a)
+    return take_runs(x, tuple(runs))
+
+
+def _extended(x: Node, runs: list[Runs], axis: int, at: Any, before: int) -> tuple[Node, list[Runs]]:
+    """x and the runs of all its axes, `axis` of them now at positions `at`: in runs, or where those were many, taken one by one."""
+    n = x.shape[axis]
+    turns = np.count_nonzero(np.diff(at, 2))
+    if turns <= MOST_BLOCKS:
+        more = (*straight(at[:before]), (0, 1, n), *straight(at[before + n:]))
+        new = [*runs[:axis], more, *runs[axis + 1:]]
+        if few_blocks(new):
+            return x, new
+    x = take_runs(x, tuple(runs))
+    whole: list[Runs] = [((0, 1, m),) for m in x.shape]
+    if turns <= MOST_BLOCKS:
+        return x, [*whole[:axis], more, *whole[axis + 1:]]
+    from .indexing import take
+    x = take(x, at, axis=axis)
+    return x, [((0, 1, m),) for m in x.shape]
