@@ -16,15 +16,14 @@ from ..graph.build import as_node, composed, make
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import format_shape, nelements, normalize_axes
-from .binary import add, equal, greater, greater_equal, maximum, minimum, multiply, where, zmul
+from .binary import add, equal, greater, maximum, minimum, multiply, where, zmul
 from .families import argument, cast, flag, floating, number, operands
 from .families import slope as factor
 from .gradient import stop_gradient
 from .movement import reshape_to
 from .reduction import mean
 from .selected import no_out
-from .unary import abs as absolute
-from .unary import expm1, gelu_erf, gelu_tanh, reciprocal, relu, sqrt, square
+from .unary import expm1, gelu_erf, gelu_tanh, hard_tanh, reciprocal, relu, sqrt, square
 
 # -- elementwise -----------------------------------------------------------------------------------------------------
 
@@ -85,29 +84,6 @@ def gelu(x: Any, *, approximate: bool | str = False) -> Node:
     """
     by_tanh = approximate == "tanh" if isinstance(approximate, str) and approximate in ("tanh", "none") else flag(approximate, "approximate")
     return (gelu_tanh if by_tanh else gelu_erf)(x)
-
-
-def _inside(x: Node, t: Node) -> Node:
-    return where(greater_equal(absolute(x), 1.0), 0.0, t)
-
-
-def _hard_tanh_lower(ctx: Any, node: Node) -> Any:
-    x = ctx.near(ctx.raw(node.inputs[0]))
-    low, high = [ctx.constant(np.asarray(v, node.dtype)) for v in (-1, 1)]
-    return ctx.map("minimum", ctx.map("maximum", x, low), high)
-
-
-# As clip(x, -1, 1), which has slopes of 1/2 at the corners.
-HARD_TANH = register(OpDef("hard_tanh", "x between -1 and 1, else the nearer of the two", lambda inputs, attrs: (inputs[0].shape, inputs[0].dtype),
-                           lambda x: np.clip(x, -1, 1), arity=1, family="elementwise",
-                           vjp=lambda g, node, needs: (_inside(node.inputs[0], g),), jvp=lambda ts, node: _inside(node.inputs[0], ts[0]),
-                           lower=_hard_tanh_lower, ulp=0, analytic=lambda x: np.where(np.abs(np.real(x)) >= 1, np.sign(np.real(x)), x)))
-
-
-@composed
-def hard_tanh(x: Any) -> Node:
-    """x between -1 and 1, else the nearer of the two. Any shape. Derivative 0 at both corners; NaN stays."""
-    return make(HARD_TANH, (floating(x),))
 
 
 @composed
