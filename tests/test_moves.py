@@ -167,6 +167,18 @@ def test_what_is_put_round_an_array(shape, widths, dtype):
             assert gd.function([g], part)(c).tobytes() == np.pad(c.astype(dtype), widths).tobytes()
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 7, 13, 41])
+def test_short_rows_repeated_often(n, dtype):
+    """In two steps where the number has a small factor, else in one."""
+    x = draw(17, n, dtype=dtype)
+    check(lambda m, x: [m.tile(x, (a, r)) for a in (1, 2) for r in (11, 12, 13, 14, 15, 48, 50, 1001)]
+          + [m.tile(x.T, (1, 24)), m.tile(x[:, None], (30, 1)), m.tile(x[None], (24, 1, 1)), m.tile(x[:, :0], (1, 24)), m.tile(x, (0, 24))], x)
+    named = gd.input("x", ("rows", n), dtype)
+    assert gd.function([named], gd.tile(named, (1, 24)))(x).tobytes() == np.tile(x, (1, 24)).tobytes()
+    assert gd.function([named], gd.tile(named, (1, named.shape[0])))(x).tobytes() == np.tile(x, (1, 17)).tobytes()
+
+
 # -- several indices, into arrays whose elements lie apart -----------------------------------------------------------
 
 TAKEN = {
