@@ -321,3 +321,16 @@ def test_a_number_is_put_where_the_dtype_holds_it():
             x.at[1].set(value)
     with pytest.raises(gd.errors.DTypeError, match="cannot put"):
         q.at[1].add(1)
+
+
+@pytest.mark.parametrize("name", ["axis between", "axes before and between", "outer", "transposed", "three", "numbers", "numbers, transposed"])
+def test_what_few_elements_give_back_is_put_where_they_came_from(name):
+    """Their gradient is one array of zeros with it added, not one whose axes are turned back."""
+    shape, build = TAKEN[name]
+    x, i, j = gd.input("x", shape), gd.input("i", (4,), "int64"), gd.input("j", (4,), "int64")
+    f = gd.function([x, i, j], gd.grad(gd.sum(build(gd, x, i, j)), x))
+    at = np.array([3, 49, 0, 3]), np.array([7, 0, 49, 7])
+    want = np.zeros(np.prod(shape))
+    np.add.at(want, build(np, np.arange(want.size).reshape(shape), *at).reshape(-1), 1.0)
+    assert np.array_equal(f(np.ones(shape), *at), want.reshape(shape))
+    assert f.plan.arena_nbytes < want.nbytes / 2 or name == "axes before and between"
