@@ -288,6 +288,38 @@ def test_sums_of_rows_and_of_everything_are_taken_on_the_way(shape, dtype, monke
     same_bits([x], [(x - mean) / gd.sqrt(gd.mean(gd.square(x - mean), axis=-1, keepdims=True) + 1e-5)], arrays[:1])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(40_000,), (300, 301), (3, 100, 200)])
+def test_what_waits_for_a_sum_is_computed_behind_it(shape, dtype):
+    """Factors of a product with a number that a sum gives are not stored until it is known: nothing as large as an array is."""
+    x, y = gd.input("x", shape, dtype), gd.input("y", shape, dtype)
+    for z in (gd.norm(x), gd.norm(x) * gd.norm(y), gd.norm(x) / gd.norm(y)):
+        used = [x] if z.op.name == "where" else [x, y]
+        f = same_bits([x, y], gd.grad(z, used), draw_arrays([x, y]))
+        assert f.plan.arena_nbytes < 1000
+    kept = same_bits([x, y], [gd.grad(gd.norm(x), x), 2.0 * x, gd.sum(gd.exp(y)) * (3.0 * y)], draw_arrays([x, y]))
+    assert kept.plan.arena_nbytes < 1000
+    turned = gd.input("t", (150, 250), dtype)
+    g = gd.grad(gd.norm(turned.T.reshape(-1)), turned)
+    same_bits([turned], [g, gd.norm(turned) * (turned * 3.0).T], draw_arrays([turned]))
+    product = gd.sum(square := turned * turned) * gd.sum(gd.matmul(2.0 * turned, turned.T), axis=1)[:, None] + 3.0 * square
+    same_bits([turned], product, draw_arrays([turned]))
+
+
+def test_both_derivatives_of_a_maximum_share_the_ties():
+    x, y = gd.input("x", (1000,)), gd.input("y", (1000,))
+    for f in (gd.maximum, gd.minimum):
+        got = same_bits([x, y], gd.grad(gd.sum(f(x, y)), [x, y]), [np.round(a) for a in draw_arrays([x, y])])
+        assert names(got) == ["fused"] and len(got.program.instrs[0][3]) == 6
+
+
+def test_what_counts_ties_is_a_mask():
+    x = gd.input("x", (300, 300), "float32")
+    for axis in (0, 1, None):
+        f = same_bits([x], gd.grad(gd.sum(gd.max(x, axis=axis)), x), [np.round(a) for a in draw_arrays([x])])
+        assert f.plan.arena_nbytes < 2 * 300 * 300
+
+
 def test_large_groups_are_split():
     """More values than the C core has room for, and more operations."""
     x = gd.input("x", (64,))

@@ -30,7 +30,7 @@ def rows_of(n):
     (lambda x, i: x[i[:, None], i], OutOfBounds, r"^x\[\.\.\.\]: index 5 is out of bounds for axis 1 with size 4 \(at \[1\] of the indices\)"),
     (lambda x, i: gd.expand_dims(x, 1)[i[:, None], :, i], OutOfBounds, r"^x\[\.\.\.\]: index 5 is out of bounds for axis 2 with size 4 \(at \[1\] of"),
     (lambda x, i: x.T[i, 0 * i], OutOfBounds, r"^x\[\.\.\.\]: index 5 is out of bounds for axis 0 with size 4 \(at \[1\] of"),
-    (lambda x, i: gd.reshape(x.T, -1)[i * 4 - 2 * i], OutOfBounds, r"^x\[\.\.\.\]: index 10 is out of bounds for axis 0 with size 12 \(at \[1\] of"),
+    (lambda x, i: gd.reshape(x.T, -1)[i * 3], OutOfBounds, r"^x\[\.\.\.\]: index 15 is out of bounds for axis 0 with size 12 \(at \[1\] of"),
     (lambda x, i: x[3], OutOfBounds, r"^x\[\.\.\.\]: index 3 is out of bounds for axis 0 with size 3"),
     (lambda x, i: x.at[i].set(1.0), OutOfBounds, r"^x\.at\[\.\.\.\]\.set: index 5 is"),
     (lambda x, i: x.at[i].add(1.0), OutOfBounds, r"^x\.at\[\.\.\.\]\.add: index 5 is"),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import graphdiff as gd
+import graphdiff.errors
 
 DTYPES = ["bool", "uint8", "int32", "int64", "float16", "float32", "float64"]
 NUMBERS = DTYPES[2:]
@@ -177,6 +178,18 @@ def test_what_is_put_round_an_array(shape, widths, dtype):
             assert gd.function([g], part)(c).tobytes() == np.pad(c.astype(dtype), widths).tobytes()
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 7, 13, 41])
+def test_short_rows_repeated_often(n, dtype):
+    """In two steps where the number has a small factor, else in one."""
+    x = draw(17, n, dtype=dtype)
+    check(lambda m, x: [m.tile(x, (a, r)) for a in (1, 2) for r in (11, 12, 13, 14, 15, 48, 50, 1001)]
+          + [m.tile(x.T, (1, 24)), m.tile(x[:, None], (30, 1)), m.tile(x[None], (24, 1, 1)), m.tile(x[:, :0], (1, 24)), m.tile(x, (0, 24))], x)
+    named = gd.input("x", ("rows", n), dtype)
+    assert gd.function([named], gd.tile(named, (1, 24)))(x).tobytes() == np.tile(x, (1, 24)).tobytes()
+    assert gd.function([named], gd.tile(named, (1, named.shape[0])))(x).tobytes() == np.tile(x, (1, 17)).tobytes()
+
+
 # -- several indices, into arrays whose elements lie apart -----------------------------------------------------------
 
 TAKEN = {
@@ -267,3 +280,68 @@ def test_few_elements_put_where_others_lie_between(name, dtype):
         want = x.copy()
         np.add.at(want, at(i, j), v)
         assert gd.function(nodes, nodes[0].at[at(*nodes[2:])].add(nodes[1]))(x, v, i, j).tobytes() == want.tobytes()
+
+
+# -- blocks side by side ---------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(7,), (1, 9), (5, 6), (64, 100), (3, 4, 5), (2, 3, 40, 7)])
+def test_padded_by_what_is_there(shape, dtype):
+    """By nothing, by less than there is, and by several times as much; more blocks than one op takes; axes turned first."""
+    x = draw(*shape, dtype=dtype)
+    widths = [[(0, 3)] * x.ndim, [(2 * n, 1) for n in shape], [(1, 0)] + [(0, 0)] * (x.ndim - 1), [(33, 34)] + [(1, 2)] * (x.ndim - 1)]
+    check(lambda m, x: [m.pad(y, w if y is x else w[::-1], mode=mode) for mode in ("edge", "reflect", "symmetric", "wrap")
+                        for w in widths for y in (x, m.transpose(x))], x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(7,), (1, 9), (0, 3), (64, 100), (3, 4, 5), (2, 3, 40, 7)])
+def test_rolled_over_several_axes(shape, dtype):
+    x, n = draw(*shape, dtype=dtype), len(shape)
+    check(lambda m, x: [m.roll(x, tuple(range(1, n + 1)), tuple(range(n))), m.roll(x, -1, tuple(range(n))), m.roll(x, (3, 4), (0, 0)),
+                        m.roll(m.transpose(x), (5, -2), (0, -1)), m.roll(x, 11), m.roll(x[::-1], 2, 0)], x)
+    named = gd.input("x", tuple(f"n{k}" for k in range(n)), dtype)
+    rolled = gd.roll(named, tuple(range(1, n + 1)), tuple(range(n)))
+    assert rolled.shape == named.shape
+    assert np.array_equal(gd.function([named], rolled)(x).view("uint8"), np.roll(x, tuple(range(1, n + 1)), tuple(range(n))).view("uint8"))
+
+
+def test_one_result_is_written_once():
+    """However many axes are padded or rolled, and in the derivative of a roll, which is one: no array in between."""
+    x, c = gd.input("x", (20, 30, 40)), gd.input("c", (20, 30, 40))
+    y = gd.roll(x, (1, 2, 3), (0, 1, 2))
+    for f in (gd.function([x], y), gd.function([x], gd.pad(x, 2, mode="reflect")), gd.function([x, c], gd.grad(y, x, cotangent=c))):
+        f(*[np.ones((20, 30, 40)) for _ in f.inputs])
+        assert f.plan.arena_nbytes == 0
+
+
+# -- Python numbers put into arrays of other kinds -------------------------------------------------------------------
+
+def test_a_number_is_put_where_the_dtype_holds_it():
+    q, k = gd.input("q", (4,), "bool"), gd.input("k", (4,), "uint8")
+    a, b = np.array([True, False, False, True]), np.array([1, 2, 3, 250], "uint8")
+    for value in (1, 0, True, 1.0, 0.0):
+        for at in (2, slice(1, 3), [0, 3, 0]):
+            got = gd.function([q, k], [q.at[at].set(value), k.at[at].set(value)])(a, b)
+            want = a.copy(), b.copy()
+            want[0][at], want[1][at] = value, value
+            assert all(g.dtype == w.dtype and np.array_equal(g, w) for g, w in zip(got, want, strict=True))
+    assert gd.evaluate(k.at[1].set(255.0), {k: b})[1] == 255
+    for x, value in ((q, 2), (q, -1), (q, 0.5), (k, 1.5), (k, 256.0), (k, float("nan")), (k, float("inf")), (q, np.int64(1))):
+        with pytest.raises(gd.errors.DTypeError, match="cannot put"):
+            x.at[1].set(value)
+    with pytest.raises(gd.errors.DTypeError, match="cannot put"):
+        q.at[1].add(1)
+
+
+@pytest.mark.parametrize("name", ["axis between", "axes before and between", "outer", "transposed", "three", "numbers", "numbers, transposed"])
+def test_what_few_elements_give_back_is_put_where_they_came_from(name):
+    """Their gradient is one array of zeros with it added, not one whose axes are turned back."""
+    shape, build = TAKEN[name]
+    x, i, j = gd.input("x", shape), gd.input("i", (4,), "int64"), gd.input("j", (4,), "int64")
+    f = gd.function([x, i, j], gd.grad(gd.sum(build(gd, x, i, j)), x))
+    at = np.array([3, 49, 0, 3]), np.array([7, 0, 49, 7])
+    want = np.zeros(np.prod(shape))
+    np.add.at(want, build(np, np.arange(want.size).reshape(shape), *at).reshape(-1), 1.0)
+    assert np.array_equal(f(np.ones(shape), *at), want.reshape(shape))
+    assert f.plan.arena_nbytes < want.nbytes / 2 or name == "axes before and between"

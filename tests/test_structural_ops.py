@@ -10,7 +10,7 @@ from registry_cases import check_derivatives, check_value, draw, op_names
 import graphdiff as gd
 from graphdiff.graph.build import make
 from graphdiff.graph.opdef import REGISTRY
-from graphdiff.ops import indexing, movement, reduction, scan, sequence, writing
+from graphdiff.ops import indexing, movement, reduction, runs, scan, sequence, writing
 
 CASES = []       # (id, build, shapes of the float64 operands)
 SEEN = set()
@@ -85,12 +85,18 @@ case("split", lambda x: gd.split(x, 3)[1] * gd.array_split(x, 4)[0][:2], (6, 2))
 case("flip", lambda x: gd.flip(x, 0) * gd.fliplr(x), (2, 3))
 case("roll", lambda x: gd.roll(x, 2, axis=1) + gd.roll(x, -1), (2, 5))
 case("roll-two", lambda x: gd.roll(x, (1, -2), axis=(0, 1)), (3, 4))
+case("roll-three", lambda x: gd.roll(x, (1, -2, 4), axis=(2, 0, 1)), (3, 2, 4))
+case("runs", lambda x: runs.take_runs(x, (((1, 1, 2), (2, -1, 3)), ((0, 0, 3), (1, 1, 1)))), (3, 2))
+case("runs-of nothing", lambda x: runs.take_runs(x, (((0, 1, 0), (1, 0, 0)), ((0, 1, 2), (1, -1, 2)))), (3, 2))
 case("tile", lambda x: gd.tile(x, (2, 1, 3)), (2, 2))
+case("tile-often", lambda x: gd.tile(x, (2, 14, 1)), (2, 2, 1))
 case("repeat", lambda x: gd.repeat(x, 3, axis=0), (2, 2))
 case("repeat-each", lambda x: gd.repeat(x, [1, 0, 2], axis=1), (2, 3))
 case("pad", lambda x: gd.pad(x, ((1, 2), (0, 1)), constant_values=0.5), (2, 3))
-for _mode in ("edge", "reflect", "wrap"):
+for _mode in ("edge", "reflect", "symmetric", "wrap"):
     case(f"pad-{_mode}", lambda x, m=_mode: gd.pad(x, ((1, 2), (2, 1)), mode=m), (4, 3))
+    case(f"pad-{_mode} by more than there is", lambda x, m=_mode: gd.pad(x, ((3, 5), (0, 0), (1, 0)), mode=m), (2, 1, 2))
+    case(f"pad-{_mode} of one", lambda x, m=_mode: gd.pad(x, 40, mode=m), (1, 2))
 case("diagonal", lambda x: gd.diagonal(x, 1, 0, 2), (3, 2, 4))
 case("diag", lambda x: gd.diag(x, -1), (3,))
 case("trace", lambda x: gd.trace_of(x), (3, 4))

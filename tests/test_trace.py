@@ -581,7 +581,7 @@ def every_op() -> dict[str, gd.Node]:
              kernel])[0], gd.grad(gd.sum(conv), kernel), gd.grad(gd.sum(avg), image), gd.random.normal(k, (3,)), gd.random.uniform(k, (3,)),
              gd.random.bernoulli(k, (3,)), gd.dropout(v, 0.5, k), double(v), carry, gd.grad(gd.sum(carry), a), a.reshape(3, 2), a.T, a[0], a[:, 1:],
              v[i], v.at[i].add(1.0), v.at[i].set(0.0), v.at[1:].add(v[:3]), v.at[1:].set(v[:3]), gd.diagonal(a), gd.diag(v),
-             gd.concatenate([a, b]), gd.broadcast_to(v, (3, 4)),
+             gd.roll(v, 1), gd.concatenate([a, b]), gd.broadcast_to(v, (3, 4)),
              gd.stop_gradient(a), gd.take_along_axis(a, p, 1), gd.segment_max(v, gd.input("s", (4,), "int64"), 2), gd.segment_sum(v, gd.input("s",
              (4,), "int64"), 2), gd.grad(gd.sum(gd.sort(v)), v), gd.grad(gd.sum(a[:, 1:]), a), gd.grad(gd.sum(gd.diagonal(a)), a), a[i, i],
              gd.where(q, a, b), a.astype("float32"), a ** 2.0, a ** 5.0, gd.random.split(k), gd.count_nonzero(a), gd.median(v), gd.top_k(v, 2),

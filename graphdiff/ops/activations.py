@@ -16,14 +16,14 @@ from ..graph.build import as_node, composed, make
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import format_shape, nelements, normalize_axes
-from .binary import add, equal, greater, greater_equal, less_equal, maximum, minimum, multiply, where, zmul
+from .binary import add, equal, greater, maximum, minimum, multiply, where, zmul
 from .families import argument, cast, flag, floating, number, operands
 from .families import slope as factor
 from .gradient import stop_gradient
 from .movement import reshape_to
 from .reduction import mean
 from .selected import no_out
-from .unary import expm1, gelu_erf, gelu_tanh, reciprocal, relu, sqrt, square
+from .unary import expm1, gelu_erf, gelu_tanh, hard_tanh, reciprocal, relu, sqrt, square
 
 # -- elementwise -----------------------------------------------------------------------------------------------------
 
@@ -84,13 +84,6 @@ def gelu(x: Any, *, approximate: bool | str = False) -> Node:
     """
     by_tanh = approximate == "tanh" if isinstance(approximate, str) and approximate in ("tanh", "none") else flag(approximate, "approximate")
     return (gelu_tanh if by_tanh else gelu_erf)(x)
-
-
-@composed
-def hard_tanh(x: Any) -> Node:
-    """x between -1 and 1, else the nearer of the two. Any shape. Derivative 0 at both corners; NaN stays."""
-    x = floating(x)
-    return where(greater_equal(x, 1.0), 1.0, where(less_equal(x, -1.0), -1.0, x))
 
 
 @composed

@@ -10,12 +10,12 @@ import numpy as np
 
 from ..dtypes import BOOL, TWO_BOOLS
 from ..errors import BadValue, DTypeError, ShapeError
-from ..graph.build import located, make, public
+from ..graph.build import located, make, public, scalar
 from ..graph.node import Node
 from ..graph.opdef import MINUS_ONE, ONE, ZERO, OpDef, register
 from ..specs import broadcast, check_shape
 from . import special
-from .families import MISSING, Binary, _infer_binary, binary, cast, lift, misfit, operands, pair
+from .families import MISSING, Binary, _infer_binary, binary, lift, misfit, operands, pair
 from .unary import isinf, log, logical_not, reciprocal, sigmoid, sign, square, trunc_, unary
 
 add = binary("add", "x + y", np.add, (ONE, ONE), kind="any", ulp=0, symbol="+", latex="{0} + {1}")
@@ -75,19 +75,16 @@ def power(x: Any, y: Any) -> Node:
     return make(INT_POWER, (x, y))
 
 
-def _half(first: Any, second: Any, dtype: Any) -> Node:
-    """1 where both hold, 1/2 where one does, 0 where none: a tie shares evenly."""
-    return 0.5 * (cast(first, dtype) + cast(second, dtype))
-
-
-def _pick(p: Any, q: Any, analytic: Any = None) -> Any:
-    return lambda x, y, z: _half(p(x, y), q(x, y), x.dtype)
+def _pick(p: Any, q: Any) -> Any:
+    """1 where p holds, else 1/2 where q does, else 0: a tie shares evenly. Both operands' partials of a maximum ask for the same ties."""
+    def partial(x: Node, y: Node, z: Node) -> Node:
+        return where(p(x, y), scalar(1, x.dtype), where(q(x, y), scalar(0.5, x.dtype), scalar(0, x.dtype)))
+    return partial
 
 
 def _gt(x: Any, y: Any) -> Node: return greater(x, y)
-def _ge(x: Any, y: Any) -> Node: return greater_equal(x, y)
 def _lt(x: Any, y: Any) -> Node: return less(x, y)
-def _le(x: Any, y: Any) -> Node: return less_equal(x, y)
+def _eq(x: Any, y: Any) -> Node: return equal(x, y)
 
 
 def _real_max(x: Any, y: Any) -> Any:
@@ -98,9 +95,9 @@ def _real_min(x: Any, y: Any) -> Any:
     return np.where(np.real(x) < np.real(y), x, y)
 
 
-maximum = binary("maximum", "the larger; NaN wins; a tie shares the derivative", np.maximum, (_pick(_gt, _ge), _pick(_lt, _le)),
+maximum = binary("maximum", "the larger; NaN wins; a tie shares the derivative", np.maximum, (_pick(_gt, _eq), _pick(_lt, _eq)),
                  kind="any", picks=True, ulp=0, symbol="max", latex=r"\max({0}, {1})", analytic=_real_max)
-minimum = binary("minimum", "the smaller; NaN wins; a tie shares the derivative", np.minimum, (_pick(_lt, _le), _pick(_gt, _ge)),
+minimum = binary("minimum", "the smaller; NaN wins; a tie shares the derivative", np.minimum, (_pick(_lt, _eq), _pick(_gt, _eq)),
                  kind="any", picks=True, ulp=0, symbol="min", latex=r"\min({0}, {1})", analytic=_real_min)
 
 
@@ -114,9 +111,9 @@ def _swap(test: Any) -> Any:
 
 
 _fmax = binary("fmax", "the larger; NaN loses", np.fmax,
-               (_pick(_or_nan(_gt), _or_nan(_ge)), _pick(_swap(_or_nan(_gt)), _swap(_or_nan(_ge)))), picks=True, ulp=0, analytic=_real_max)
+               (_pick(_or_nan(_gt), _eq), _pick(_swap(_or_nan(_gt)), _eq)), picks=True, ulp=0, analytic=_real_max)
 _fmin = binary("fmin", "the smaller; NaN loses", np.fmin,
-               (_pick(_or_nan(_lt), _or_nan(_le)), _pick(_swap(_or_nan(_lt)), _swap(_or_nan(_le)))), picks=True, ulp=0, analytic=_real_min)
+               (_pick(_or_nan(_lt), _eq), _pick(_swap(_or_nan(_lt)), _eq)), picks=True, ulp=0, analytic=_real_min)
 
 
 def fmax(x: Any, y: Any) -> Node:

@@ -22,7 +22,7 @@ from ..specs import as_shape, broadcast, check_memory, check_shape, format_shape
 from .creation import full, zeros, zeros_like
 from .families import cast, floating
 from .movement import cut, expand_to, permute, reshape_to, slice_axes
-from .points import check_index, flat_index, gathered, is_few, ravel_reference, raveled
+from .points import check_index, flat_index, gathered, is_few, ravel_reference, raveled, turned_index
 from .writing import slice_add, slice_set
 
 # -- primitives: a gather along one axis, its two scatters, and the same along the last axis -----------------------
@@ -86,10 +86,19 @@ def _scatter_reference(add: bool) -> Any:
     return reference
 
 
+def _scattered(g: Node, x: Node, i: Node, axis: int) -> Node:
+    turned = turned_index(x, i, axis)
+    if turned is None:
+        return make(SCATTER_ADD, (zeros_like(x), i, g), (axis,))
+    array, at, order = turned
+    total = make(SCATTER_ADD, (zeros((array.size,), x.dtype), at, g), (0,))
+    return reshape_to(permute(reshape_to(total, array.shape), order), x.shape)
+
+
 GATHER = register(OpDef("gather", "x at positions y of an axis", _gather_infer,
                         lambda x, i, *, axis: np.take(x, i, axis, mode="raise") if np.size(i) else np.take(x, i, axis, mode="clip"),
                         attr_names=("axis",), arity=2, family="indexing", linear=(0,), lower=_gather_lower,
-                        vjp=lambda g, node, needs: (make(SCATTER_ADD, (zeros_like(node.inputs[0]), node.inputs[1], g), node._attrs), None)))
+                        vjp=lambda g, node, needs: (_scattered(g, *node.inputs, *node._attrs), None)))
 
 
 def _scatter_add_vjp(g: Node, node: Node, needs: Any) -> Any:

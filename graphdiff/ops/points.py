@@ -200,3 +200,43 @@ def flat_index(x: Node, arrays: Sequence[tuple[int, Node, int]], first: int, sha
     if all(i.op.name == "constant" for i in places):
         return make_constant(ravel_reference(*[i._attrs[0] for i in places], sizes=x.shape, axis=0))
     return make(RAVEL_INDEX, tuple(places), (x.shape, 0))
+
+
+def turned_index(x: Node, i: Node, axis: int) -> tuple[Node, Node, tuple[int, ...]] | None:
+    """(array, positions, order) of a gather of few elements from x = reshape(transpose(array, order)), which merged several axes to `axis`: where
+    in the array, counted in C order, the elements are, in the shape of the result. What is added there need not be turned back. Else None."""
+    k = x.inputs[0].ndim - x.ndim + 1 if x.op.name == "reshape" else 0
+    if k < 2 or x.inputs[0].op.name != "transpose" or i.op.name not in ("constant", "ravel_index"):
+        return None
+    turned = x.inputs[0]
+    array, order = turned.inputs[0], turned._attrs[0]
+    shape = (*x.shape[:axis], *i.shape, *x.shape[axis + 1:])
+    merged = turned.shape[axis:axis + k]
+    if not all(isinstance(n, int) for n in (*array.shape, *shape)) or turned.shape != (*x.shape[:axis], *merged, *x.shape[axis + 1:]):
+        return None
+    if nelements(shape) * FEW >= array.size:
+        return None
+    places: list[Any] = [None] * array.ndim
+    after = len(shape) - axis
+    for a, n in enumerate(turned.shape):
+        if not axis <= a < axis + k:
+            places[order[a]] = make_constant(np.arange(n).reshape((n, *[1] * (turned.ndim - a - 1 if a > axis else len(shape) - a - 1))))
+    for a, digit in zip(range(axis, axis + k), _digits(i, merged), strict=True):
+        places[order[a]] = reshape_to(digit, (*i.shape, *[1] * (after - i.ndim)))
+    if i.op.name == "constant":
+        arrays = [p._attrs[0] if p.op.name == "constant" else p.inputs[0]._attrs[0].reshape(p.shape) for p in places]
+        return array, make_constant(ravel_reference(*arrays, sizes=array.shape, axis=0)), order
+    return array, make(RAVEL_INDEX, tuple(places), (array.shape, 0)), order
+
+
+def _digits(i: Node, sizes: tuple[Any, ...]) -> list[Node]:
+    """The positions along each of some axes of an index that counts through them as one."""
+    if i.op.name == "constant":
+        v = i._attrs[0]
+        return [make_constant(np.asarray(d, np.int64)) for d in np.unravel_index(np.where(v < 0, v + nelements(sizes), v), sizes)]
+    from .binary import floor_divide, remainder
+    digits = []
+    for n in sizes[:0:-1]:
+        digits.append(remainder(i, n))
+        i = floor_divide(i, n)
+    return [i, *digits[::-1]]

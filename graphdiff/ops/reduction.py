@@ -140,7 +140,7 @@ def _extreme_vjp(g: Node, node: Node, needs: Any) -> Any:
     hit = equal(x, top)
     if x.dtype.kind == "f":
         hit = logical_or(hit, not_equal(x, x))
-    count = sum_axes(cast(hit, x.dtype if x.dtype is not FLOAT16 else FLOAT32), node._attrs[0], True)
+    count = cast(make(COUNT_NONZERO, (hit,), (node._attrs[0], True)), x.dtype if x.dtype is not FLOAT16 else FLOAT32)
     share = cast(reshape_to(g, count.shape) / count, g.dtype)
     return (where(hit, expand_to(share, x.shape), 0.0),)
 

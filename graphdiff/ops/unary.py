@@ -34,6 +34,17 @@ def _within(x: Node, bound: float) -> Node:
     return _b().minimum(_b().maximum(x, -bound), bound)
 
 
+def _of_inside(t: Node, x: Node) -> Node:
+    """t, but 0 where hard_tanh(x) is flat; its corners are."""
+    return where_zero(_b().greater_equal(abs(x), 1.0), t)
+
+
+def _hard_tanh_lower(ctx: Any, node: Node) -> Any:
+    """As clip(x, -1, 1), which shares its derivative at the corners."""
+    low, high = [ctx.constant(np.asarray(v, node.dtype)) for v in (-1, 1)]
+    return ctx.map("minimum", ctx.map("maximum", ctx.near(ctx.raw(node.inputs[0])), low), high)
+
+
 negative = unary("negative", "-x", np.negative, MINUS_ONE, kind="any", ulp=0, symbol="-", latex="-{0}")
 abs = unary("abs", "|x|", np.abs, lambda x, y: sign(x), kind="any", of_bool=lambda x: x, ulp=0, symbol="|.|",
             latex=r"\left|{0}\right|", analytic=lambda x: np.where(np.real(x) < 0, -x, x))
@@ -43,6 +54,10 @@ square: Unary = unary("square", "x x", np.square, lambda x, y: 2.0 * x, kind="an
 relu = unary("relu", "max(x, 0)", lambda x: np.where(x <= 0, np.zeros_like(x), x),
              lambda x, y: cast(_b().greater(x, 0.0), x.dtype), kind="any", picks=True, ulp=0, latex=r"\mathrm{{relu}}({0})",
              analytic=lambda x: np.where(np.real(x) <= 0, 0 * x, x))
+hard_tanh = unary("hard_tanh", "x between -1 and 1, else the nearer of the two", lambda x: np.clip(x, -1, 1), ulp=0, lower=_hard_tanh_lower,
+                  vjp=lambda g, node, needs: (_of_inside(g, node.inputs[0]),), jvp=lambda ts, node: _of_inside(ts[0], node.inputs[0]),
+                  doc="x between -1 and 1, else the nearer of the two. Any shape; integers become float64. Derivative 0 at both corners; NaN stays.",
+                  analytic=lambda x: np.where(np.abs(np.real(x)) >= 1, np.sign(np.real(x)), x))
 reciprocal = unary("reciprocal", "1 / x", np.reciprocal, lambda x, y: -square(y), ulp=0, domain=((0.3, 3.0),), symbol="1/x",
                    latex="1/{0}")
 sqrt = unary("sqrt", "the root >= 0", np.sqrt, lambda x, y: 0.5 / y, ulp=0, domain=((0.1, 4.0),), symbol="√",
