@@ -21,6 +21,7 @@ from ..graph.opdef import NEVER, OpDef, as_written, register, whereabouts
 from ..specs import as_shape, broadcast, check_memory, check_shape, format_shape, nelements, normalize_axis, slice_backward, slice_forward
 from .creation import full, zeros, zeros_like
 from .families import cast, floating
+from .gathers import moved_inside, spread_out
 from .movement import expand_to, permute, reshape_to, slice_axes
 from .writing import slice_add, slice_set
 
@@ -54,9 +55,11 @@ def _three(v: Any, ctx: Any, axis: int, width: int) -> Any:
 
 def _gather_lower(ctx: Any, node: Node) -> Any:
     (axis,) = node._attrs
-    x, i = ctx.raw(node.inputs[0]), ctx.raw(node.inputs[1])
+    spread = spread_out(ctx, node)
+    index, mode = (node.inputs[1], 0) if spread else moved_inside(node.inputs[1], node.inputs[0].shape[axis])
+    x, i = spread or (_three(ctx.raw(node.inputs[0]), ctx, axis, 1), ctx.raw(index))
     out = ctx.new(node.shape, node.dtype)
-    ctx.emit("gather", _three(out, ctx, axis, len(i.shape)), [_three(x, ctx, axis, 1), ctx.reshape(i, (int(np.prod(i.shape)),))], [axis])
+    ctx.emit("gather", _three(out, ctx, axis, len(i.shape)), [x, ctx.reshape(i, (int(np.prod(i.shape)),))], [axis, mode] if mode else [axis])
     return out
 
 
