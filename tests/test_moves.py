@@ -63,6 +63,16 @@ def test_elements_repeated(times, dtype):
     check(lambda m, x: [m.repeat(x, times, axis=1), m.repeat(m.swapaxes(x, 0, 1), times, axis=1)], draw(33, 21, dtype=dtype))
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("times", [5, 6, 7, 8, 9, 16, 17, 31, 33, 63, 64, 65, 100, 513])
+def test_elements_repeated_often(times, dtype):
+    """By registers that reach into the next element's place, up to the last rows, which have no room for that."""
+    for n in (1, 2, 3, 5, 31, 200):
+        x = draw(n, 3, dtype=dtype)
+        check(lambda m, x: [m.repeat(x, times, axis=1), m.repeat(x[::-1, ::-1], times, axis=1), m.repeat(x[:, 1], times),
+                            m.concatenate([m.repeat(x, times, axis=1), x], axis=1), m.repeat(x.T, times, axis=-1)], x)
+
+
 @pytest.mark.parametrize("dtype", NUMBERS)
 @pytest.mark.parametrize("n", [1, 3, 17, 127, 128, 129, 255, 1000, 1031, 20_011])
 def test_operands_read_backwards(n, dtype):
@@ -345,3 +355,120 @@ def test_what_few_elements_give_back_is_put_where_they_came_from(name):
     np.add.at(want, build(np, np.arange(want.size).reshape(shape), *at).reshape(-1), 1.0)
     assert np.array_equal(f(np.ones(shape), *at), want.reshape(shape))
     assert f.plan.arena_nbytes < want.nbytes / 2 or name == "axes before and between"
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_few_columns_taken(dtype):
+    x, i = draw(70, 40, dtype=dtype), np.random.default_rng(1).integers(-40, 40, 40)
+    for count in (1, 2, 3, 4, 5, 31, 32, 33, 40):
+        check(lambda m, x, i: [x[:, i], m.take(x, i, axis=1), x[:, ::-1][:, i], x.T[i], x[::2, i].T, x[3:, 1:39][:, m.maximum(i % 38, 0)]], x, i[:count])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_positions_outside_are_moved_inside(dtype):
+    x, random = draw(37, 21, dtype=dtype), np.random.default_rng(2)
+    for count in (1, 3, 600):
+        for far in (40, 100, 2000):
+            i = random.integers(-far, far, count)
+            check(lambda m, x, i: [m.take(x, i, axis=a, mode=mode) for a in (0, 1, None) for mode in ("clip", "wrap")], x, i)
+    i = random.integers(-2**62, 2**62, 40)                    # NumPy would count on for ever
+    n, k = gd.input("x", x.shape, dtype), gd.input("i", i.shape, "int64")
+    assert gd.function([n, k], gd.take(n, k, axis=0, mode="wrap"))(x, i).tobytes() == x[i % 37].tobytes()
+    i = np.array([[0, 36, 37], [-1, -37, -38]])
+    check(lambda m, x, i: [m.take(x, i, axis=0, mode="clip"), m.take(x, i, axis=0, mode="wrap"), m.take(x, m.clip(i, 0, 36), axis=0)], x, i)
+
+
+def test_positions_that_are_clipped_otherwise_are_still_checked():
+    x, i = np.arange(5.0), np.array([11, -9])
+    n, k = gd.input("x", x.shape), gd.input("i", i.shape, "int64")
+    for at in (gd.maximum(gd.minimum(k, 5), 0), gd.maximum(gd.minimum(k, 4), -6), k % 6):
+        with pytest.raises(gd.errors.OutOfBounds):
+            gd.function([n, k], gd.take(n, at))(x, i)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_axes_indexed_that_do_not_merge(dtype):
+    """Read where they lie if that is less than a copy; positions from either end, arrays of any shape, known when built or not."""
+    x, random = draw(6, 7, 8, dtype=dtype), np.random.default_rng(3)
+    for count in (1, 2, 5, 300):
+        i, j, k = (random.integers(-n, n, count) for n in (6, 7, 8))
+        check(lambda m, x, i, j, k: [x[i, :, k], x[:, j, k], x.T[k, :, i], x[:, ::-1, :][i, :, k], x[::2][:, j, k], x.T[k, j],
+                                     x[1:5, :, 2:][i % 4, :, k % 6], m.swapaxes(x, 0, 1)[j, i], x[i, 2:, k][:, ::-1], x[i[:, None], :, k]], x, i, j, k)
+        check(lambda m, x, i=i, k=k: [x[i, :, k], x.T[k, :, i], m.swapaxes(x, 1, 2)[i, k]], x)
+
+
+def test_axes_indexed_that_do_not_merge_are_checked_one_by_one():
+    x, i, j = gd.input("x", (50, 60, 70)), gd.input("i", (2,), "int64"), gd.input("j", (2,), "int64")
+    f = gd.function([x, i, j], x[i, :, j])
+    a = np.arange(210_000.0).reshape(50, 60, 70)
+    np.testing.assert_array_equal(f(a, [-50, 49], [-70, 69]), a[[0, 49], :, [0, 69]])
+    for bad in (([0, 50], [0, 0]), ([-51, 0], [0, 0]), ([0, 0], [70, 0]), ([0, 0], [0, -71])):
+        with pytest.raises(gd.errors.OutOfBounds):
+            f(a, *bad)
+    assert "copy" not in str(f.program)
+    g = gd.function([x, i, j], gd.grad(gd.sum(x[i, :, j] ** 2), x))(a, [3, -1], [5, 5])
+    want = np.zeros_like(a)
+    want[[3, 49], :, [5, 5]] = 2 * a[[3, 49], :, [5, 5]]
+    np.testing.assert_array_equal(g, want)
+
+
+def hot(i, n, dtype):
+    return (np.asarray(i)[..., None] == np.arange(n)).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_one_hot_writes_zeros_and_ones(dtype):
+    random = np.random.default_rng(4)
+    for n in (0, 1, 2, 10, 257):
+        for shape in ((), (1,), (3, 5), (0,), (700,)):
+            for kind in ("int64", "int32", "uint8"):
+                i = random.integers(0 if kind == "uint8" else -2, n + 3, shape).astype(kind)
+                node = gd.input("i", shape, kind)
+                for threads in (1, 2):
+                    y, late = gd.function([node], [gd.one_hot(node, n, dtype), gd.one_hot(node, n, dtype).T.astype("float64")], threads=threads)(i)
+                    assert y.dtype == dtype and y.tobytes() == hot(i, n, dtype).tobytes()
+                    np.testing.assert_array_equal(late, hot(i, n, dtype).T)
+    i = gd.input("i", (40,), "int64")
+    assert "one_hot" in str(gd.function([i], gd.one_hot(i, 50, dtype)).program)
+
+
+def test_one_hot_that_is_part_of_more_and_comparisons_that_are_not_one():
+    i, x = np.arange(-1, 9), np.arange(50.0).reshape(10, 5)
+    n, m = gd.input("i", i.shape, "int64"), gd.input("x", x.shape)
+    h = gd.one_hot(n, 5, "float64")
+    outs = [h * m, gd.sum(h * m, axis=1), gd.equal(n[:, None], np.array([0, 1, 2, 4, 3])), gd.equal(n[:, None], np.arange(1, 6)), h, gd.where(h > 0, m, 0),
+            gd.equal(np.arange(5), n[::-1, None]), gd.equal(n, np.arange(10)), gd.one_hot(n[::2], 5, "bool")]
+    w = hot(i, 5, "float64")
+    want = [w * x, (w * x).sum(1), i[:, None] == np.array([0, 1, 2, 4, 3]), i[:, None] == np.arange(1, 6), w, np.where(w > 0, x, 0),
+            np.arange(5) == i[::-1, None], i == np.arange(10), hot(i[::2], 5, "bool")]
+    for got, right in zip(gd.function([n, m], outs)(i, x), want, strict=True):
+        assert got.dtype == right.dtype and np.array_equal(got, right)
+    for out, right in zip(outs, want, strict=True):
+        assert np.array_equal(gd.function([n, m], out)(i, x), right)
+    np.testing.assert_array_equal(gd.function([n, m], gd.grad(gd.sum(h * m), m))(i, x), w)
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:])
+def test_the_median_of_one_element(dtype):
+    x = draw(30, 1, 4, dtype=dtype) if dtype[0] == "f" else small(30, 1, 4, dtype=dtype)
+    node = gd.input("x", x.shape, dtype)
+    for y in gd.function([node], [gd.median(node, axis=1), gd.median(gd.swapaxes(node, 0, 2)[:, 0], axis=())])(x):
+        assert y.dtype == np.median(np.ones(1, dtype), axis=0).dtype
+    y = gd.function([node], gd.median(node, axis=1))(x)
+    np.testing.assert_array_equal(y, x[:, 0])
+    if dtype[0] == "f":
+        np.testing.assert_array_equal(gd.function([node], gd.grad(gd.sum(gd.median(node, axis=1)), node))(np.zeros_like(x)), np.ones_like(x))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_results_of_what_lies_apart(dtype):
+    """Of one operation, gathered to where the result is; conversions piece by piece, and rows from the first whole cache line on."""
+    for shape in ((3, 1030), (40, 300), (9, 2100), (130, 70), (1, 5000), (300, 7)):
+        x, y = small(*shape, dtype=dtype), small(*shape, dtype=dtype, seed=1)
+        for view in (lambda x: x[:, ::2], lambda x: x[:, ::-1], lambda x: x[1:, 1:], lambda x: x[:, ::3][::2], lambda x: x[:, 1:]):
+            check(lambda m, x, y, view=view: [view(x).astype(to) for to in DTYPES] + [
+                m.abs(view(x)) if dtype != "bool" else m.logical_not(view(x)), m.maximum(view(x), view(y)), m.maximum(view(x), view(y)[:1])], x, y)
+    if dtype[0] == "f":
+        for n in (300, 1030):
+            x = np.abs(small(40, n, dtype=dtype)) + 1
+            check(lambda m, x: [m.sqrt(x[:, ::2]), -x[:, ::3], x[:, ::2] * x[:, :1]], x)

@@ -127,8 +127,7 @@ INLINE void walk(int size, int out, const gdi_plan *p, const gdi_plan_operand *o
         n = least(n, left);
         if (!out && stride == 0 && n == o->run && left >= 2 * n && n <= SHORT_FILL) {       /* each value of an axis n times */
             const int64_t more = least(p->shape[before] - at[before], left / n) - 1;
-            for (int64_t i = 0; i <= more; i++)
-                move_run(size, buffer + i * n * size, size, row + i * o->stride[before], 0, n);
+            o->move(buffer, row, &(gdi_block){more + 1, n, n, 1, o->stride[before] / size, 0});
             buffer += more * n * size;
             left -= more * n;
             at[before] += more;
@@ -312,6 +311,8 @@ static void run_row(const gdi_plan *p, feed *f, const block *b, int64_t row, val
 {
     const int n_out = p->n_out, n = n_out + p->n_in;
     char *to[GDI_FUSED_OPERANDS], *narrow[GDI_FUSED_OPERANDS];
+    if (p->through)
+        f[p->through].raw = address(p, p->operand, f, b);
     for (int k = n_out; k < n; k++)
         v->at[k] = (void *)(uintptr_t)load(p, p->operand + k, f + k, b, row);
     for (int k = 0; k < n_out; k++) {

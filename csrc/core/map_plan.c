@@ -257,6 +257,23 @@ static int is_outer(gdi_plan *p, const gdi_layout *l, const gdi_outer_fn *outer)
     return 0;
 }
 
+/* An input of one cheap operation that is gathered: into the output's place, where the operation then is done. Gathered elsewhere, memory
+ * would be waited for twice. (abs of x[:, ::2] of 1024 x 1024 float64: 241 us elsewhere, 150 so.) */
+static int gathered_in_place(const gdi_plan *p)
+{
+    const gdi_plan_operand *to = p->operand;
+    int found = 0;
+    if (p->n_out != 1 || p->n_micro != 1 || !p->micro->fn || p->micro->to != 0 || p->stepped || to->feed != GDI_DIRECT || to->cast || to->stream || is_updated(p, 0))
+        return 0;
+    for (int k = 1; k <= p->n_in; k++) {
+        const gdi_plan_operand *o = p->operand + k;
+        if (o->feed == GDI_GATHER && (found || o->cast || o->size != to->size))
+            return 0;
+        found = o->feed == GDI_GATHER ? k : found;
+    }
+    return found;
+}
+
 /* direct_row: the shortest row that is worth a call where that is all. */
 static void choose_blocks(gdi_plan *p, const gdi_layout *l, int64_t direct_row, const gdi_outer_fn *outer)
 {
@@ -285,6 +302,7 @@ static void choose_blocks(gdi_plan *p, const gdi_layout *l, int64_t direct_row, 
     for (int k = 0; k < p->n_out + p->n_in; k++)
         lies &= !has_buffer(p->operand + k) || (tiled && p->operand[k].feed == GDI_TURN && !p->operand[k].cast);
     p->outer = lies ? p->outer : NULL;
+    p->through = tiled ? 0 : gathered_in_place(p);
     p->direct = lies && p->n_out == 1 && p->n_in < GDI_MAP_OPERANDS && p->n_micro == 1 && p->micro->fn && p->micro->to == 0;
 }
 

@@ -165,6 +165,7 @@ typedef struct gdi_plan {
     gdi_plan_operand *operand;               /* out.., in.. */
     int32_t by_row;          /* blocks are pieces of rows */
     int32_t direct;          /* they are whole rows, which one loop reads and writes where they lie */
+    int32_t through;         /* the input that is gathered to where the output is; 0: none */
     int32_t function;        /* the only operation is a function of one array */
     int32_t dear;            /* the only operation is a function of two arrays: it takes longer than memory does */
     int32_t height;          /* rows of an item: GDI_TILE_ROWS if an input is turned, else 1 */

@@ -119,6 +119,46 @@ static void one_scatter(int op, int dtype, int64_t a, int64_t n, int64_t b, int6
     free_array(&x), free_array(&idx), free_array(&o), free_array(&v);
 }
 
+/* Indices from anywhere: clipped to the axis, or counted on from the other end. */
+static void one_gather_inside(int dtype, int64_t a, int64_t n, int64_t b, int64_t m, int mode)
+{
+    int la = any_layout(), lo = out_layout(), ok = 1;
+    int64_t attr[] = {7, mode};
+    gd_fault f;
+    array x = new_array(dtype, 3, (int64_t[]){a, n, b}, la), idx = new_array(GD_INT64, 1, &m, any_layout());
+    array o = new_array(dtype, 3, (int64_t[]){a, m, b}, lo);
+    fill(&x, -100, 100);
+    for (int64_t i = 0; i < m; i++)
+        put(&idx, i, whole(below(9) == 0 ? (below(2) ? INT64_MIN : INT64_MAX) : below(8 * n) - 4 * n));
+    name_case(GD_OP_GATHER, &x, la, lo);
+    CASE(call(GD_OP_GATHER, &o, 2, (array *[]){&x, &idx}, 2, attr, &f) == (n == 0 || mode > 2 ? GD_BAD_PROGRAM : GD_OK));
+    for (int64_t i = 0; n > 0 && mode <= 2 && i < count(&o); i++) {
+        const int64_t j = get(&idx, i / b % m).i;
+        const int64_t at = mode == 1 ? (j < 0 ? 0 : j < n ? j : n - 1) : mode == 2 ? (j % n + n) % n : 0;
+        ok &= mode == 0 || near(dtype, get(&o, i), get(&x, (i / b / m * n + at) * b + i % b), 0);
+    }
+    CASE(ok);
+    free_array(&x), free_array(&idx), free_array(&o);
+}
+
+/* ---- one_hot ---- */
+static void one_one_hot(int dtype, int64_t rows, int64_t n)
+{
+    int ok = 1;
+    gd_fault f;
+    array label = new_array(GD_INT64, 1, &rows, any_layout()), o = new_array(dtype, 2, (int64_t[]){rows, n}, PLAIN);
+    for (int64_t i = 0; i < rows; i++)
+        put(&label, i, whole(below(9) == 0 ? (below(2) ? INT64_MIN : INT64_MAX) : below(n + 4) - 2));
+    name_case(GD_OP_ONE_HOT, &o, 0, 0);
+    CASE(call(GD_OP_ONE_HOT, &o, 1, (array *[]){&label}, 0, NULL, &f) == GD_OK);
+    for (int64_t i = 0; i < count(&o); i++) {
+        const int hot = get(&label, i / n).i == i % n;
+        ok &= is_float(dtype) || dtype == GD_FLOAT16 ? get(&o, i).f == hot : get(&o, i).i == hot;
+    }
+    CASE(ok);
+    free_array(&label), free_array(&o);
+}
+
 /* ---- segment_max ---- */
 static void one_segment_max(int dtype, int64_t n, int64_t b, int64_t segments)
 {
@@ -150,13 +190,15 @@ static void test_indexing(void)
 {
     /* a, n, b, m */
     static const int64_t sizes[][4] = {{1, 1, 1, 1}, {0, 3, 2, 2}, {2, 0, 3, 0}, {2, 0, 3, 2}, {2, 3, 0, 2}, {1, 5, 1, 9}, {3, 4, 5, 6},
-        {2, 7, 70, 3}, {70, 3, 2, 20}, {1, 9, 3, 600}};
+        {2, 7, 70, 3}, {70, 3, 2, 20}, {1, 9, 3, 600}, {40, 5, 1, 9}, {33, 6, 1, 3}, {20, 4, 1, 2}};
     for (int d = 0; d < 7; d++)
         for (int s = 0; s < LENGTH(sizes); s++)
             for (int again = 0; again < 6; again++) {
                 const int64_t *z = sizes[s];
                 one_gather(all_dtypes[d], z[0], z[1], z[2], z[3]);
                 one_gather_along(all_dtypes[d], z[0], z[2], z[1], z[3]);
+                one_gather_inside(all_dtypes[d], z[0], z[1] > 0 ? z[1] : 1, z[2], z[3], 1 + again % 2);
+                one_one_hot(all_dtypes[d], z[0] * z[3], z[1]);
                 one_scatter(GD_OP_SCATTER_SET, all_dtypes[d], z[0], z[1], z[2], z[3]);
                 if (all_dtypes[d] == GD_FLOAT16)
                     continue;

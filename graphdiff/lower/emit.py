@@ -18,6 +18,7 @@ from ..graph.node import Node
 from ..plan.memory import is_same, plan_memory
 from .commit import update_in_place
 from .fuse import fuse
+from .hot import one_hot
 from .program import CONSTANTS, FIRST, Program
 from .view import FEW_LINES, View, contiguous_strides, count
 
@@ -241,6 +242,7 @@ def lower(order: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]
     if fused:
         start = time.perf_counter()
         instrs, commit, groups = fuse(instrs, commit, ctx.buffers, fixed, elementwise)
+        instrs, commit, groups = one_hot(instrs, commit, groups, ctx.buffers, fixed, ctx.constants)
         if times is not None:
             times["fuse"] = times.get("fuse", 0.0) + time.perf_counter() - start
     if in_place and updates:

@@ -21,6 +21,7 @@ from ..graph.opdef import NEVER, OpDef, register
 from ..specs import as_shape, broadcast, check_memory, check_shape, format_shape, nelements, normalize_axis, slice_backward, slice_forward
 from .creation import full, zeros, zeros_like
 from .families import cast, floating
+from .gathers import moved_inside
 from .movement import cut, expand_to, permute, reshape_to, slice_axes
 from .points import check_index, flat_index, gathered, is_few, ravel_reference, raveled, turned_index
 from .writing import slice_add, slice_set
@@ -47,9 +48,10 @@ def _gather_lower(ctx: Any, node: Node) -> Any:
     apart = gathered(ctx, node)
     if apart is not None:
         return apart
-    x, i = ctx.raw(node.inputs[0]), ctx.raw(node.inputs[1])
+    index, mode = moved_inside(node.inputs[1], node.inputs[0].shape[axis])
+    x, i = _three(ctx.raw(node.inputs[0]), ctx, axis, 1), ctx.raw(index)
     out = ctx.new(node.shape, node.dtype)
-    ctx.emit("gather", _three(out, ctx, axis, len(i.shape)), [_three(x, ctx, axis, 1), ctx.reshape(i, (int(np.prod(i.shape)),))], [axis])
+    ctx.emit("gather", _three(out, ctx, axis, len(i.shape)), [x, ctx.reshape(i, (int(np.prod(i.shape)),))], [axis, mode] if mode else [axis])
     return out
 
 
