@@ -36,11 +36,11 @@ def _match(instr: Any, constants: bytes | bytearray) -> Any:
     """The instruction that does the same from the labels, or None."""
     op, outs, ins, attrs, node = instr
     if op == "fused":
-        (a, b) = ins if len(ins) == 2 else (None, None)
-        if a is None or len(outs) != 1 or len(attrs) != 2 or attrs[0][0] != "equal" or set(attrs[0][3:]) != {1, 2}:
+        if len(ins) != 2 or len(outs) != 1 or len(attrs) != 2 or attrs[0][0] != "equal" or set(attrs[0][3:]) != {1, 2}:
             return None
         if attrs[1][0] != "cast" or attrs[0][1] is not BOOL or attrs[1][2:] != (0, attrs[0][2]):
             return None
+        a, b = ins
     elif op == "equal":
         a, b = ins
     else:
