@@ -243,6 +243,8 @@ def _signal(ctx: Any, kernel: str, a: Any, b: Any, out: Any, s: Sizes) -> bool:
         order = order[::-1]
         axis = _axis(source, to, axis.taps, 1, (axis.taps - 1) * axis.dilation - axis.pad, axis.dilation)
         order = order[axis.first:axis.first + axis.taps]
+    if axis.reach > 2 * source + to:                 # mostly padding
+        return False
     read = _read(ctx, a, s._replace(axes=(*s.axes[:d], axis, *s.axes[d + 1:])))
 
     def at(v: Any, start: int, n: int) -> Any:
@@ -353,8 +355,9 @@ def _kernel_time(kernel: str, s: Sizes, itemsize: int) -> float:
 
 def _pays(kernel: str, s: Sizes, itemsize: int, stored: int) -> bool:
     """Are columns faster than the kernel, and not too large? stored: elements of the operands and the result in memory."""
-    elements = s.groups * s.n * s.positions * s.c * s.taps
-    if not elements * s.o or (elements > stored and elements * itemsize > _LARGE_NBYTES):
+    read = 0 if all(a.inside for a in s.axes) else prod([a.reach for a in s.axes])         # with padding, however far taps are apart
+    elements = s.groups * s.n * s.c * max(s.positions * s.taps, read)
+    if not s.taps * elements * s.o or (elements > stored and elements * itemsize > _LARGE_NBYTES):
         return False
     if kernel != "conv_input" and _is_signal(s):         # no copy; but a long product of a single row is slow
         return kernel == "conv_weight" or s.o > 1 or s.positions < _SHORT
