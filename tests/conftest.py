@@ -19,6 +19,13 @@ _unfit: dict[str, str] = {}       # file -> why its number says nothing
 _collected: set[str] = set()
 
 
+@pytest.fixture
+def conv_kernels(monkeypatch):
+    """Convolutions run by their kernels, whatever their sizes: tests of those kernels are small, and would be products."""
+    from graphdiff.ops import conv_products
+    monkeypatch.setattr(conv_products, "lower", lambda *_: False)
+
+
 def pytest_addoption(parser):
     parser.addoption("--store-checks", action="store_true", help="write the number of checks of every file that ran to tests/checks.txt")
 

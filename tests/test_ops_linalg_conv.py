@@ -12,6 +12,7 @@ from counting import checked
 
 import graphdiff as gd
 from graphdiff.errors import DTypeError, GradientError, NodeTypeError, ShapeError
+from graphdiff.ops import conv_products
 from graphdiff.runtime.reference import reference
 
 STEP = 1e-200      # of the complex step: its square vanishes, so the derivative is exact
@@ -322,8 +323,17 @@ CONVS = [
 ]
 
 
+@pytest.fixture(params=["chosen", "kernels", "columns"])
+def way(request, monkeypatch):
+    """Convolutions by their own kernels, as products with columns, and as it is chosen by their sizes."""
+    if request.param == "kernels":
+        monkeypatch.setattr(conv_products, "lower", lambda *_: False)
+    if request.param == "columns":
+        monkeypatch.setattr(conv_products, "_pays", lambda kernel, s, itemsize, stored: s.taps > 0)
+
+
 @pytest.mark.parametrize("x, w, options", CONVS)
-def test_conv(x, w, options):
+def test_conv(x, w, options, way):
     a, b = rand(*x), rand(*w, seed=1)
     check(lambda p, q: gd.conv(p, q, **options), plain_conv(a, b, **options), a, b)
 
@@ -333,7 +343,7 @@ def test_conv(x, w, options):
     ((2, 4, 5), (4, 3, 3), {"groups": 2, "stride": 3, "output_padding": 2}),
     ((2, 3, 2, 3, 2), (3, 2, 2, 2, 3), {"stride": (1, 2, 2), "dilation": (2, 1, 1), "padding": ((0, 1), (1, 0), (0, 0))}),
     ((1, 2, 4), (2, 2, 3), {"dilation": 3, "output_padding": 2})])
-def test_conv_transpose(x, w, options):
+def test_conv_transpose(x, w, options, way):
     a, b = rand(*x), rand(*w, seed=1)
     check(lambda p, q: gd.conv_transpose(p, q, **options), plain_transpose(a, b, **options), a, b)
 
@@ -358,7 +368,7 @@ def test_conv_same_and_bias():
 
 
 @pytest.mark.parametrize("dtype, tol", [("float32", 1e-4), ("float16", 2e-2)])
-def test_conv_dtypes(dtype, tol):
+def test_conv_dtypes(dtype, tol, way):
     x, w = rand(2, 3, 6, 6).astype(dtype), rand(4, 3, 3, 3).astype(dtype)
     check(gd.conv, plain_conv(x.astype(float), w.astype(float)).astype(dtype), x, w, tol=tol)
 
@@ -407,7 +417,7 @@ def test_conv_transpose_errors_name_it():
 
 
 @pytest.mark.parametrize("wrt", [0, 1])
-def test_a_kernel_too_far_spread_for_the_local_memory(wrt):
+def test_a_kernel_too_far_spread_for_the_local_memory(wrt, way):
     """Two taps, 600,000 elements apart: every element of a result is computed by itself, the weight's from 20,000 terms."""
     far, n = 600_000, 20_000
     a, w, g = rand(1, 1, far + n), rand(1, 1, 2), rand(1, 1, n)

@@ -160,7 +160,7 @@ def test_deep_products_have_the_same_bits_whatever_the_first_cache_holds(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_convolutions_have_the_same_bits_whatever_the_first_cache_holds(dtype):
+def test_convolutions_have_the_same_bits_whatever_the_first_cache_holds(dtype, conv_kernels):
     """Tiles of 8 x 2 and 8 x 3 registers, inside rows and across them, of planes and of patches, added to what is there or not; filters left over."""
     from graphdiff.runtime.native import lib
     cases = [((2, 5, 9, 58), (16, 5, 3, 3), 1), ((1, 64, 7, 40), (20, 64, 3, 3), 1), ((2, 9, 11, 24), (8, 9, 5, 5), 2),

@@ -10,6 +10,8 @@ from __future__ import annotations
 from math import gcd, prod
 from typing import Any, NamedTuple
 
+from .movement import placed
+
 
 class Axis(NamedTuple):
     """A spatial axis: x position = y position * stride - pad + tap * dilation."""
@@ -112,9 +114,7 @@ def _read(ctx: Any, x: Any, s: Sizes) -> Any:
     if all(a.inside for a in s.axes):
         return _part(x, [-a.pad for a in s.axes], [a.reach for a in s.axes])
     part, at = _inner(x, s)
-    padded = ctx.fill(ctx.new([*x.shape[:2], *[a.reach for a in s.axes]], x.dtype), 0)
-    ctx.emit("copy", _part(padded, at, part.shape[2:]), [part])
-    return padded
+    return placed(ctx, part, [*x.shape[:2], *[a.reach for a in s.axes]], [0, 0, *at], [1] * len(x.shape), 0)
 
 
 def _columns(ctx: Any, x: Any, s: Sizes) -> Any:
@@ -243,6 +243,8 @@ def _signal(ctx: Any, kernel: str, a: Any, b: Any, out: Any, s: Sizes) -> bool:
         order = order[::-1]
         axis = _axis(source, to, axis.taps, 1, (axis.taps - 1) * axis.dilation - axis.pad, axis.dilation)
         order = order[axis.first:axis.first + axis.taps]
+    if axis.reach > 2 * source + to:                 # mostly padding
+        return False
     read = _read(ctx, a, s._replace(axes=(*s.axes[:d], axis, *s.axes[d + 1:])))
 
     def at(v: Any, start: int, n: int) -> Any:
@@ -299,7 +301,7 @@ _FAR_NBYTES = 3 << 20       # columns of so many come from memory, at thrice the
 _RUN = 6                    # elements of a row that a copy moves well
 _LARGE_NBYTES = 4 << 20     # columns are no larger than that, or than what the convolution has anyway
 _FEW_TAPS, _LONG = 4, 512   # of a signal: at 5 taps others are as fast; shorter ones are columns without a copy
-_SHORT = 2048               # of a signal: products of one filter with its windows
+_SHORT = 2048               # of a signal: with more positions a product of a single row is slower than the kernel
 _ADDED = 64                 # taps that are put together by an instruction each
 _PER_NS = 180               # bytes of the elements one operand of products has in a nanosecond
 
@@ -353,14 +355,16 @@ def _kernel_time(kernel: str, s: Sizes, itemsize: int) -> float:
 
 def _pays(kernel: str, s: Sizes, itemsize: int, stored: int) -> bool:
     """Are columns faster than the kernel, and not too large? stored: elements of the operands and the result in memory."""
-    elements = s.groups * s.n * s.positions * s.c * s.taps
-    if not elements * s.o or (elements > stored and elements * itemsize > _LARGE_NBYTES):
+    view = kernel != "conv_input" and _is_signal(s)
+    read = 0 if all(a.inside for a in s.axes) else prod([a.reach for a in s.axes])         # with padding, however far taps are apart
+    copied = s.groups * s.n * s.c * (read if view else max(s.positions * s.taps, read))
+    if not s.n * s.groups * s.c * s.o * s.positions * s.taps or (copied > stored and copied * itemsize > _LARGE_NBYTES):
         return False
-    if kernel != "conv_input" and _is_signal(s):         # no copy; but a long product of a single row is slow
+    if view:
         return kernel == "conv_weight" or s.o > 1 or s.positions < _SHORT
     if kernel == "conv_input" and not all(a.apart for a in s.axes) and sum([a.taps for a in s.axes]) > _ADDED:
         return False
-    faster = 0.85 if s.positions >= _POINTS else 1       # than it says is the kernel with many positions
+    faster = 0.85 if s.positions >= _POINTS else 1       # the kernel is, than its estimate, where positions are many
     return _columns_time(kernel, s, itemsize) < _kernel_time(kernel, s, itemsize) * faster
 
 
@@ -378,8 +382,9 @@ def lower(ctx: Any, kernel: str, node: Any, a: Any, b: Any, out: Any) -> bool:
     if 0 in node.shape:
         return False
     x, w, y = {"conv": (a, b, out), "conv_input": (out, b, a), "conv_weight": (a, out, b)}[kernel]
-    s = Sizes(x.shape[0], groups, x.shape[1] // groups, y.shape[1] // groups, tuple(
-        _axis(*sizes, t, lo, d) for *sizes, t, (lo, _), d in zip(x.shape[2:], y.shape[2:], w.shape[2:], stride, padding, dilation, strict=True)))
+    axes = [_axis(n, m, k, t, lo, d)
+            for n, m, k, t, (lo, _), d in zip(x.shape[2:], y.shape[2:], w.shape[2:], stride, padding, dilation, strict=True)]
+    s = Sizes(x.shape[0], groups, x.shape[1] // groups, y.shape[1] // groups, tuple(axes))
     if 0 not in x.shape and s.taps and s.o == 1 and _is_signal(s) and _signal(ctx, kernel, a, b, out, s):
         return True
     if _is_pointwise(kernel, s, a, b, node):

@@ -235,17 +235,20 @@ def _place_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
     return attrs[0], inputs[0].dtype
 
 
-def _place_lower(ctx: Any, node: Node) -> Any:
-    shape, starts, steps, fill = node._attrs
-    x = ctx.raw(node.inputs[0])
-    out = ctx.new(shape, node.dtype)
+def placed(ctx: Any, x: Any, shape: Any, starts: Any, steps: Any, fill: float) -> Any:
+    """A view of an array of `shape` with x in it, and `fill` elsewhere."""
+    out = ctx.new(shape, x.dtype)
     around = rims(shape, starts, steps, x.shape)
     # A copy costs as much as writing so many bytes.
-    whole = nelements(x.shape) * node.dtype.itemsize < 2048 * len(around or ())
+    whole = nelements(x.shape) * x.dtype.itemsize < 2048 * len(around or ())
     for part in [out] if around is None or whole else [out.slice(*rim) for rim in around]:
         ctx.fill(part, fill)
     ctx.emit("copy", out.slice(starts, steps, x.shape), [x])
     return out
+
+
+def _place_lower(ctx: Any, node: Node) -> Any:
+    return placed(ctx, ctx.raw(node.inputs[0]), *node._attrs)
 
 
 def rims(shape: Any, starts: Any, steps: Any, sizes: Any) -> list[tuple[list[int], list[int], list[int]]] | None:
