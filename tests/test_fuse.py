@@ -306,6 +306,23 @@ def test_what_waits_for_a_sum_is_computed_behind_it(shape, dtype):
     same_bits([turned], product, draw_arrays([turned]))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "float16"])
+def test_a_product_with_itself_is_a_square(dtype):
+    """Of floats it is told as one, so that a sum of x x has the loop of a sum of squares; the bits are those of the product."""
+    for n in (1, 7, 1000, 30_000):
+        x = gd.input("x", (n,), dtype)
+        a = (rng.standard_normal(n) * 9).astype(dtype)
+        a[:3] = np.array([0, -0.0, 3]).astype(dtype)[:n]
+        f = same_bits([x], [x * x, gd.sum(x * x), x * x + x * 2], [a])
+        assert f(a)[0].tobytes() == (a * a).tobytes()
+        if dtype in ("float32", "float64"):
+            total = gd.sum(x * x)
+            g, h = gd.function([x], total), gd.function([x], gd.sum(gd.square(x)))
+            assert g(a).tobytes() == h(a).tobytes()
+            assert [instr[0] for instr in g.program.instrs] == [instr[0] for instr in h.program.instrs]
+            assert "square" in str(g.program) and "multiply" not in str(g.program)
+
+
 def test_both_derivatives_of_a_maximum_share_the_ties():
     x, y = gd.input("x", (1000,)), gd.input("y", (1000,))
     for f in (gd.maximum, gd.minimum):

@@ -139,12 +139,14 @@ def gathered(ctx: Any, node: Node) -> Any:
     tail = next(a for a in range(end, ndim + 1) if _joined(v, a, ndim))
     steps = list(v.strides)
     inside = [a for a in range(lead, tail) if v.shape[a] > 1]
+    others = [a for a in inside if not axis <= a < end]
+    if others and i.size * math.prod([v.shape[a] for a in others]) * 16 > x.size * node.dtype.itemsize:
+        return None                              # as many positions as half of x: where it has many axes that cannot be seen as one
     unit = math.gcd(*[steps[a] for a in inside]) or 1
     first = sum((v.shape[a] - 1) * steps[a] for a in inside if steps[a] < 0)
     reach = sum((v.shape[a] - 1) * abs(steps[a]) for a in inside) // unit + 1
     steps = [s // unit if a in inside else 0 for a, s in enumerate(steps)]
     places = _numbers(ctx, i, v.shape[axis:end], steps[axis:end], axis)
-    others = [a for a in inside if not axis <= a < end]
     offset = np.asarray(-first // unit, np.int64)
     for a in others:
         line = np.arange(v.shape[a]) * steps[a]
