@@ -83,6 +83,21 @@ def sort_last(m: Any, x: Any) -> Any:
     return m.sort(x, axis=-1)
 
 
+def ordered(kind: str, shape: Any, dtype: str) -> Any:
+    """Data with an order of its own, line after line."""
+    n, random = math.prod(shape), np.random.default_rng(1)
+    x = np.arange(n)
+    if kind == "organ pipe":
+        x = np.minimum(x, x[::-1])
+    elif kind == "eight runs":
+        x = x % max(2, n // 8)
+    elif kind == "nearly sorted":
+        x[random.integers(0, n, n // 100)] = random.integers(0, n, n // 100)
+    elif kind == "falling":
+        x = np.sort(random.integers(0, 10**6, n))[::-1]
+    return (x % 256 if dtype == "uint8" else x % 2 if dtype == "bool" else x).reshape(shape).astype(dtype)
+
+
 def scans_and_sorts() -> Iterator[Row]:
     for dtype in DTYPES[1:]:
         for shape in ((1_000_000,), (1000, 1000), (100, 100), (3, 1000, 300), (10, 300, 100)):
@@ -102,6 +117,20 @@ def scans_and_sorts() -> Iterator[Row]:
         for shape in ((1000,), (100_000,), (100, 100)):
             yield Row(f"top_k 5 {shape} {dtype}", partial(operands, shape, dtype=dtype), lambda x: gd.top_k(x, 5),
                       lambda x: np.sort(x, axis=-1)[..., :-6:-1])
+        if dtype in ("float16", "uint8"):
+            continue
+        for kind in ("rising", "falling", "organ pipe", "eight runs", "nearly sorted"):
+            for shape in ((100_000,), (100, 1000), (300, 33), (1000, 16)):
+                yield Row(f"argsort {kind} {shape} {dtype}", partial(lambda *a: [ordered(*a)], kind, shape, dtype), gd.argsort,
+                          lambda x: np.argsort(x, kind="stable"))
+    for dtype in ("bool", "uint8"):
+        for shape in ((100_000,), (100, 1000), (300, 33)):
+            for kind in ("random", "rising", "equal"):
+                make = {"random": partial(operands, shape, dtype=dtype), "rising": partial(lambda *a: [np.sort(ordered(*a), axis=-1)], "", shape, dtype),
+                        "equal": partial(lambda *a: [np.zeros(*a)], shape, dtype)}[kind]
+                yield Row(f"argsort {kind} {shape} {dtype}", make, gd.argsort, lambda x: np.argsort(x, kind="stable"))
+    for dtype in DTYPES[1:]:
+        yield both("median of one (1000, 1)", [(1000, 1)], dtype, lambda m, x: m.median(x, axis=1))
 
 
 MOVES: dict[str, tuple[int, Callable[..., Any]]] = {
@@ -129,6 +158,7 @@ WHOLE_MOVES: dict[str, Callable[..., Any]] = {
     "broadcast rows": lambda m, x: m.broadcast_to(x[:1], x.shape),
     "broadcast columns": lambda m, x: m.broadcast_to(x[..., :1], x.shape),
 }
+APART: dict[str, Callable[[Any], Any]] = {"[:, ::2]": lambda x: x[:, ::2], "[:, ::-1]": lambda x: x[:, ::-1], "[1:, 1:]": lambda x: x[1:, 1:]}
 TURNED = ((60, 70, 80), (8, 300, 200), (300, 200, 3), (300, 4, 200), (64, 64, 64), (1024, 512))
 
 
@@ -152,6 +182,22 @@ def movement() -> Iterator[Row]:
         for shape in TURNED:
             for order in list(permutations(range(len(shape))))[1:]:
                 yield moved(f"transpose {order} {shape}", [shape], dtype, lambda m, x, order=order: m.transpose(x, order))
+        for n in (5, 8, 16, 32):
+            yield moved(f"repeat {n} axis=-1 (300, 300)", [(300, 300)], dtype, lambda m, x, n=n: m.repeat(x, n, axis=-1))
+        for shape in ((8, 16, 32, 4), (7, 6, 5, 4, 3)):
+            yield moved(f"transpose {shape}", [shape], dtype, lambda m, x: m.transpose(x))
+        for n, shape in ((16, (256, 1)), (10, (100, 1))):
+            yield moved(f"concatenate axis=1 {n} of {shape}", [shape] * n, dtype, lambda m, *xs: m.concatenate(xs, axis=1))
+        for name, view in APART.items():
+            for shape in ((1024, 1024), (256, 256)):
+                yield both(f"abs {name} {shape}", [shape], dtype,
+                           lambda m, x, view=view, name="logical_not" if dtype == "bool" else "abs": getattr(m, name)(view(x)))
+                for to in ("bool", "float32", "float64"):
+                    if to != dtype:
+                        yield both(f"astype {to} {name} {shape}", [shape], dtype, lambda m, x, view=view, to=to: view(x).astype(to))
+                if dtype == "bool":
+                    yield both(f"any axis=1 {name} {shape}", [shape], dtype, lambda m, x, view=view: m.any(view(x), axis=1))
+        yield both("maximum (8, 8, 8, 8) (8, 1, 8, 1)", [(8, 8, 8, 8), (8, 1, 8, 1)], dtype, lambda m, x, y: m.maximum(x, y))
         for small in ((500, 1), (500, 20)):
             yield moved(f"concatenate axis=1 (500, 500) {small}", [(500, 500), small, (500, 3)], dtype, lambda m, *xs: m.concatenate(xs, axis=1))
         for n in (3, 30):
@@ -172,6 +218,12 @@ def added(x: Any, i: Any, v: Any) -> Any:
     return out
 
 
+def hot(i: Any, classes: int, dtype: str) -> Any:
+    out = np.zeros((i.size, classes), dtype)
+    out[np.arange(i.size), i] = 1
+    return out
+
+
 def indexing() -> Iterator[Row]:
     """Each: the array's shape, the size of the axis that is indexed, the shapes of indices, and the expression."""
     cases: dict[str, tuple[Any, int, list[Any], Callable[..., Any]]] = {
@@ -183,6 +235,11 @@ def indexing() -> Iterator[Row]:
         "take_along_axis": ((500, 500), 500, [(500, 500)], lambda m, x, i: m.take_along_axis(x, i, axis=1)),
         "take_along_axis axis=0": ((500, 500), 500, [(500, 500)], lambda m, x, i: m.take_along_axis(x, i, axis=0)),
         "take_along_axis of one": ((1000, 10), 10, [(1000, 1)], lambda m, x, i: m.take_along_axis(x, i, axis=1)),
+        "take clip": (10_000, 10_050, [10_000], lambda m, x, i: m.take(x, i - 20, mode="clip")),
+        "take wrap": (10_000, 10_050, [10_000], lambda m, x, i: m.take(x, i - 20, mode="wrap")),
+        "x[i, :, j]": ((50, 60, 70), 50, [500, 500], lambda m, x, i, j: x[i, :, j]),
+        "x.T[i, j]": ((300, 400), 300, [500, 500], lambda m, x, i, j: x.T[i, j]),
+        "x[:, [0, 2, 5]]": ((1000, 10), 10, [], lambda m, x: x[:, [0, 2, 5]]),
         "where of mask": ((500, 500), 2, [(500, 500)], lambda m, x, i: m.where(i > 0, x, x[0])),
     }
     for dtype in DTYPES:
@@ -196,9 +253,10 @@ def indexing() -> Iterator[Row]:
             yield Row(f".at[].add {n} to {shape} {dtype}", arrays, lambda x, i, v: x.at[i].add(v), added, tolerance=1e-3)
             yield Row(f"segment_sum {n} to {shape} {dtype}", lambda arrays=arrays: arrays()[1:], lambda i, v: gd.segment_sum(v, i, 1000),
                       lambda i, v, rest=rest: added(np.zeros((1000, *rest), v.dtype), i, v), tolerance=1e-3)
-    for n, classes in ((1000, 10), (100, 1000)):
-        yield Row(f"one_hot {n} of {classes}", lambda n=n, classes=classes: [places(classes, n)], lambda i, c=classes: gd.one_hot(i, c, "float32"),
-                  lambda i, c=classes: np.eye(c, dtype="float32")[i])
+    for dtype in ("bool", "float32", "float64"):
+        for n, classes in ((1000, 10), (5000, 17), (1000, 100), (100, 1000), (10_000, 100), (1, 100_000)):
+            yield Row(f"one_hot {n} of {classes} {dtype}", lambda n=n, classes=classes: [places(classes, n)],
+                      lambda i, c=classes, dtype=dtype: gd.one_hot(i, c, dtype), partial(hot, classes=classes, dtype=dtype))
 
 
 def largest_of_windows(x: Any, p: int) -> Any:

@@ -146,17 +146,17 @@ static void one_one_hot(int dtype, int64_t rows, int64_t n)
 {
     int ok = 1;
     gd_fault f;
-    array label = new_array(GD_INT64, 1, &rows, any_layout()), o = new_array(dtype, 2, (int64_t[]){rows, n}, PLAIN);
+    array labels = new_array(GD_INT64, 1, &rows, any_layout()), o = new_array(dtype, 2, (int64_t[]){rows, n}, PLAIN);
     for (int64_t i = 0; i < rows; i++)
-        put(&label, i, whole(below(9) == 0 ? (below(2) ? INT64_MIN : INT64_MAX) : below(n + 4) - 2));
+        put(&labels, i, whole(below(9) == 0 ? (below(2) ? INT64_MIN : INT64_MAX) : below(n + 4) - 2));
     name_case(GD_OP_ONE_HOT, &o, 0, 0);
-    CASE(call(GD_OP_ONE_HOT, &o, 1, (array *[]){&label}, 0, NULL, &f) == GD_OK);
+    CASE(call(GD_OP_ONE_HOT, &o, 1, (array *[]){&labels}, 0, NULL, &f) == GD_OK);
     for (int64_t i = 0; i < count(&o); i++) {
-        const int hot = get(&label, i / n).i == i % n;
-        ok &= is_float(dtype) || dtype == GD_FLOAT16 ? get(&o, i).f == hot : get(&o, i).i == hot;
+        const int hot = get(&labels, i / n).i == i % n;
+        ok &= is_float(dtype) ? get(&o, i).f == hot : get(&o, i).i == hot;
     }
     CASE(ok);
-    free_array(&label), free_array(&o);
+    free_array(&labels), free_array(&o);
 }
 
 /* ---- segment_max ---- */
@@ -198,7 +198,7 @@ static void test_indexing(void)
                 one_gather(all_dtypes[d], z[0], z[1], z[2], z[3]);
                 one_gather_along(all_dtypes[d], z[0], z[2], z[1], z[3]);
                 one_gather_inside(all_dtypes[d], z[0], z[1] > 0 ? z[1] : 1, z[2], z[3], 1 + again % 2);
-                one_one_hot(all_dtypes[d], z[0] * z[3], z[1]);
+                one_one_hot(all_dtypes[d], z[0] * z[3], z[1] > 0 ? z[1] : 1);
                 one_scatter(GD_OP_SCATTER_SET, all_dtypes[d], z[0], z[1], z[2], z[3]);
                 if (all_dtypes[d] == GD_FLOAT16)
                     continue;
