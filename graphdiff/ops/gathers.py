@@ -36,7 +36,7 @@ _OFTEN = 6
 
 def spread_out(ctx: Any, node: Node) -> Any:
     """The operand and the index of a gather along several axes that merge only in a copy: where they lie, each has a weight of its own
-    in the index. None: they merge, or the copy pays. (x[i, :, j] of 50 x 60 x 70 float64, 500 indices: 65 us with the copy, 20 without.)"""
+    in the index. None: they merge, or the copy pays. (x[i, :, j] of 50 x 60 x 70 float64, 500 indices: 71 us with the copy, 19 without.)"""
     (axis,) = node._attrs
     merged, index = node.inputs
     if merged.op.name != "reshape" or index.op.name not in ("ravel_index", "constant"):
