@@ -68,6 +68,8 @@ case("slice-empty", lambda x: x[3:3], (5, 2))
 case("slice-of slice", lambda x: x[::-1][1:][::2], (7,))
 case("place", lambda x: movement.place(x, (7, 4), (1, 3), (2, -1)), (3, 2))
 case("run of positions", lambda x: x[:, [3, 1]] * x[:, np.array([-1])] + gd.take(x, [0, 2], axis=1), (3, 4))
+case("run of small positions", lambda x: x[np.array([3, 1, 2], "uint8")] + x[np.array([1, 2, 3], "int8")] + x[np.array([299, 298, 297], "int16")][::-1],
+     (300,))
 case("slice_set", lambda x, y: writing.slice_set(x, y, (1, 3), (2, -1)), (7, 4), (3, 2))
 case("slice_set-whole", lambda x, y: writing.slice_set(x, y, (0, 0), (1, 1)), (2, 3), (2, 3))
 case("slice_set-nothing", lambda x, y: writing.slice_set(x, y, (3, 0), (1, 1)), (5, 2), (0, 2))

@@ -141,7 +141,9 @@ def _slices_of(instrs: Sequence[Any], last: int, touching: Mapping[int, list[int
         if reader != end or not mine or any(not _writes_alone(instrs[i], b) for i in mine):
             return None
         first, *others = mine
-        name, (out,), (source, *_), _, _ = instrs[first]
+        name, (out,), (source, *rest), _, _ = instrs[first]
+        if source.buffer >= 0 and any(v.buffer == source.buffer for v in rest):          # what it puts there is of that as well
+            return None
         if out.offset or out.shape != source.shape or out.strides != source.strides or count(out.shape) * out.dtype.itemsize != buffers[b]:
             return None
         makers = [*mine, *makers]

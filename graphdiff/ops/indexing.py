@@ -330,7 +330,8 @@ def _as_run(item: Any, n: Any) -> Any:
         return item
     if (v < -n).any() or (v >= n).any():
         return item
-    at = np.where(v < 0, v + n, v).astype(np.int64)
+    v = v.astype(np.int64)
+    at = np.where(v < 0, v + n, v)
     step = int(at[1] - at[0]) if at.size > 1 else 1
     return _Run(int(at[0]), step, at.size) if step and bool((np.diff(at) == step).all()) else item
 
