@@ -14,7 +14,8 @@ import graphdiff as gd
 DTYPES = ("uint8", "int32", "int64", "float32", "float64")
 CASES: tuple[tuple[tuple[int, ...], Any], ...] = (
     *[((n, w), 0) for n in (1, 2, 3, 4, 5, 8, 11, 16, 17, 35, 50, 128, 129) for w in (130, 2100)],
-    *[((n, w), 0) for n in (32, 33, 48, 64, 65) for w in (127, 131, 1024)],          # rows read side by side, but for powers of two
+    *[((n, w), 0) for n in (32, 33, 48, 64, 65) for w in (127, 131, 1024)],          # rows read two lanes at a time, from 128 columns on
+    *[((n, w), 0) for n in (13, 14, 15) for w in (1023, 1029)],
     *[((n, 37, 9), 0) for n in (3, 50)],
     *[((5, n), 1) for n in (1, 7, 8, 15, 16, 17, 23, 31, 32, 33, 63, 65, 70, 257, 4097)],
     ((40, 6, 7), (0, 2)), ((40, 6, 70), (0, 2)), ((3, 5, 7), (0, 1)), ((50, 6, 70), 2), ((30, 41), None))
