@@ -14,7 +14,8 @@ import graphdiff as gd
 DTYPES = ("uint8", "int32", "int64", "float32", "float64")
 CASES: tuple[tuple[tuple[int, ...], Any], ...] = (
     *[((n, w), 0) for n in (1, 2, 3, 4, 5, 8, 11, 16, 17, 35, 50, 128, 129) for w in (130, 2100)],
-    *[((n, w), 0) for n in (32, 33, 48, 64, 65) for w in (127, 131, 1024)],          # rows read side by side, but for powers of two
+    *[((n, w), 0) for n in (32, 33, 48, 64, 65) for w in (127, 131, 1024)],          # rows read two lanes at a time, from 128 columns on
+    *[((n, w), 0) for n in (13, 14, 15) for w in (1023, 1029)],
     *[((n, 37, 9), 0) for n in (3, 50)],
     *[((5, n), 1) for n in (1, 7, 8, 15, 16, 17, 23, 31, 32, 33, 63, 65, 70, 257, 4097)],
     ((40, 6, 7), (0, 2)), ((40, 6, 70), (0, 2)), ((3, 5, 7), (0, 1)), ((50, 6, 70), 2), ((30, 41), None))
@@ -152,6 +153,36 @@ def test_places_of_extremes_of_bytes_in_tiles_of_columns(n: int, dtype: str) -> 
                     if view(x).size:
                         got = gd.function([v], ours(view(v), axis=1), threads=1)(x)
                         assert np.array_equal(got, theirs(view(x), axis=1)), (w, top, ours.__name__)
+
+
+@pytest.mark.parametrize("dtype", ("bool", *DTYPES))
+def test_places_of_extremes_of_narrow_blocks(dtype: str) -> None:
+    """Few columns of few rows, as many blocks as fill registers and one more: ties, NaNs, zeros of both signs, infinities; views of them."""
+    random = np.random.default_rng(12)
+    values = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1, -1]) if dtype[0] == "f" else np.array([0, 1, *([127, 200, 255] if dtype == "uint8" else [])])
+    for blocks, n, w in ((1, 2, 2), (3, 2, 2), (9, 4, 3), (17, 16, 2), (33, 33, 5), (40, 5, 8), (7, 64, 4), (5, 129, 2), (50, 3, 7)):
+        for some in (values, values[1:], values[:2]):
+            x = random.choice(some, (2, blocks, n, w)).astype(dtype)
+            v = gd.input("v", x.shape, dtype)
+            for ours, theirs in ((gd.argmin, np.argmin), (gd.argmax, np.argmax)):
+                for view in (lambda a: a, lambda a: a[:, ::-1, ::-1], lambda a: a[:, ::2, :, 1:], lambda a: a[..., ::2]):
+                    got = gd.function([v], ours(view(v), axis=2), threads=1)(x)
+                    assert np.array_equal(got, theirs(view(x), axis=2)), (blocks, n, w, ours.__name__)
+                    checked()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", (17, 31, 40, 64))
+def test_sums_and_products_of_rows_that_caches_do_not_hold(n: int, dtype: str) -> None:
+    """Rows of more columns than a tile and of a few more, whose results are those of every second element and of the first columns alone."""
+    x = sample((n, (5 << 20) // np.dtype(dtype).itemsize // n), dtype)
+    for name in ("sum", "prod"):
+        all_of, first = run(name, x, 0), run(name, x[:, :300].copy(), 0)
+        assert all_of[:300].tobytes() == first.tobytes(), (name, n)
+        with np.errstate(over="ignore"):
+            want = getattr(np, name)(x, axis=0, dtype="float64" if dtype[0] == "f" else all_of.dtype)
+        assert np.allclose(all_of, want, rtol=1e-5, atol=1e-5) if dtype[0] == "f" else np.array_equal(all_of, want), (name, n)
+        checked(2)
 
 
 @pytest.mark.parametrize("dtype", ("float32", "float64"))

@@ -188,12 +188,10 @@ static int64_t reduce_tall_grain(const reduce_plan *p)
     return GD_MIN(width * lines_inner(&p->reduced) / RED_SEGMENT + 1, (int64_t)MOST);
 }
 
-/* Are columns so short that all their rows are read side by side? Not where rows fall into few sets of the caches (sums of 64 rows of
- * 1024 float32: 10.6 us instead of 5.5), nor where there is little to read at once. */
-static int reduce_is_thin(const reduce_plan *p, int64_t w, size_t nbytes)
+/* Are columns so short that all their rows are read side by side? Not where there is little to read at once. */
+static int reduce_is_thin(const reduce_plan *p, int64_t w)
 {
-    const int few_sets = p->reduced.ndim == 1 && p->rs * (int64_t)nbytes % 1024 == 0;
-    return p->total <= RED_LANES || (p->total <= RED_THIN && p->ks == 1 && w >= 128 && !few_sets);
+    return p->total <= RED_LANES || (p->total <= RED_THIN && p->ks == 1 && w >= 128);
 }
 
 /* All tiles of rows as one, where a range of items has all of them and rows come from memory, which reads ahead along a row best if nothing
