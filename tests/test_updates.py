@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -267,15 +268,13 @@ def test_of_a_slice_only_the_slice_is_written(name, shown):
 @pytest.mark.parametrize("n", [4, 50])
 def test_elements_put_where_others_of_the_same_array_lie(n, dtype):
     """The array that is written to is also what is written: its first slice must be there by then."""
-    def build(w):
+    def build(w, update):
         s = gd.input("s", (), dtype)
-        first = w.at[0].set(s)
-        return [s], [dtype_of(2.0)], [gd.exp(s) * 3], {w: update(first)}
+        return [s], [np.dtype(dtype).type(2.0)], [gd.exp(s) * 3], {w: update(w.at[0].set(s))}
 
-    dtype_of = np.dtype(dtype).type
     for update in (lambda a: a.at[np.array([1, 3, 0])].set(a[:3]), lambda a: a.at[np.array([1, 3, 0])].add(a[1:4]),
                    lambda a: a.at[np.array([2, 2, 1])].add(a[0]), lambda a: a.at[1:3].set(a[:2]), lambda a: a.at[::2].add(a[::-2][:(n + 1) // 2])):
-        both(build, start=[np.arange(1, n + 1, dtype=dtype)])
+        both(partial(build, update=update), start=[np.arange(1, n + 1, dtype=dtype)])
 
 
 def test_slices_of_two_variables_from_each_other():
