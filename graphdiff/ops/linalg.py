@@ -130,10 +130,12 @@ def _together(ctx: Any, v: Any) -> Any:
 
 
 def _matmul_lower(ctx: Any, node: Node) -> Any:
-    a, b = (_together(ctx, ctx.view(x)) for x in node.inputs)
+    a, b = (ctx.view(x) for x in node.inputs)
     batch = node.shape[:-2]
     if _is_own_transpose(a, b):
-        return _symmetric(ctx, a, b)
+        a = _together(ctx, a)
+        return _symmetric(ctx, a, a.transpose([1, 0]))
+    a, b = _together(ctx, a), _together(ctx, b)
     return ctx.emit("matmul", ctx.new(node.shape, a.dtype),
                     [a.broadcast(batch + a.shape[-2:]), b.broadcast(batch + b.shape[-2:])])
 
