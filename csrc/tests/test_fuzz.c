@@ -192,6 +192,9 @@ static void draw_shapes(draw *d, int reduced)
     } else if (op == GD_OP_RAVEL_INDEX) {
         for (int k = 0; k <= d->n_in; k++)
             d->dtype[k] = GD_INT64;
+    } else if (op == GD_OP_ONE_HOT) {
+        d->ndim[0] = 2;
+        set_index(d, 1, 1);
     } else if (is_random(op)) {
         set_index(d, 1, 1);
         d->shape[1][0] = 2;
