@@ -294,6 +294,19 @@ def test_a_slice_from_an_array_that_is_the_variable_s_own_memory():
         checked()
 
 
+@pytest.mark.parametrize("at", [slice(None), slice(0, 2), [0, 1], np.array([1, 0]), (Ellipsis,)], ids=str)
+def test_an_array_that_is_replaced_whole_has_a_gradient_of_zeros(at):
+    x, v = gd.input("x", (2, 3)), gd.input("v", (2, 3))
+    y = x.at[at].set(v * 2)
+    f = gd.function([x, v], [y, *gd.grad(gd.sum(y), [x, v]), gd.jvp(y, [x, v], [x, v])])
+    a, b = RNG.standard_normal((2, 2, 3))
+    want = a.copy()
+    want[at] = b * 2
+    for got, right in zip(f(a, b), [want, np.zeros((2, 3)), np.full((2, 3), 2.0), want], strict=True):
+        np.testing.assert_array_equal(got, right)
+        checked()
+
+
 def test_places_that_an_input_tells_are_checked_before_anything_is_written():
     w, i = gd.variable(np.zeros(5), "w"), gd.input("i", (2,), "int64")
     f = gd.function([i], [], updates={w: w.at[i].add(1.0)})

@@ -30,6 +30,8 @@ def _slice_set_reference(x: Any, y: Any, *, starts: Any, steps: Any) -> Any:
 
 def _slice_set_lower(ctx: Any, node: Node) -> Any:
     x, y = (ctx.raw(v) for v in node.inputs)
+    if _is_whole(node, node.inputs[1], *node._attrs):
+        return y
     out = ctx.emit("copy", ctx.new(node.shape, node.dtype), [x])
     ctx.emit("copy", out.slice(*node._attrs, y.shape), [y])
     return out
@@ -91,7 +93,7 @@ def _is_whole(x: Node, y: Node, starts: Any, steps: Any) -> bool:
 
 def slice_set(x: Node, y: Node, starts: Any, steps: Any) -> Node:
     """x with what slice_axes(x, starts, steps, y.shape) is replaced by y."""
-    return y if _is_whole(x, y, starts, steps) else make(SLICE_SET, (x, y), (tuple(starts), tuple(steps)))
+    return make(SLICE_SET, (x, y), (tuple(starts), tuple(steps)))
 
 
 def slice_add(x: Node, y: Node, starts: Any, steps: Any) -> Node:
