@@ -24,7 +24,7 @@ from .families import cast, floating
 from .gathers import moved_inside
 from .movement import cut, expand_to, permute, reshape_to, slice_axes
 from .points import check_index, flat_index, gathered, is_few, ravel_reference, raveled, turned_index
-from .writing import slice_add, slice_set
+from .writing import is_whole, slice_add, slice_set
 
 # -- primitives: a gather along one axis, its two scatters, and the same along the last axis -----------------------
 
@@ -484,8 +484,11 @@ def _update(x: Node, item: Any, value: Any, op: OpDef) -> Node:
         new = permute(moved, back)
     else:
         new = _fit(value, part.shape)
+    new = reshape_to(new, tuple(p.sizes))
+    if p.arrays and is_whole(x, new, p.starts, p.steps):         # x with something put into it
+        return new
     write = slice_add if op is SCATTER_ADD and not p.arrays else slice_set
-    return write(x, reshape_to(new, tuple(p.sizes)), p.starts, p.steps)
+    return write(x, new, p.starts, p.steps)
 
 
 def _exact(value: Any, dtype: Any) -> Any:

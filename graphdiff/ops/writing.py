@@ -30,7 +30,7 @@ def _slice_set_reference(x: Any, y: Any, *, starts: Any, steps: Any) -> Any:
 
 def _slice_set_lower(ctx: Any, node: Node) -> Any:
     x, y = (ctx.raw(v) for v in node.inputs)
-    if _is_whole(node, node.inputs[1], *node._attrs):
+    if is_whole(node, node.inputs[1], *node._attrs):
         return y
     out = ctx.emit("copy", ctx.new(node.shape, node.dtype), [x])
     ctx.emit("copy", out.slice(*node._attrs, y.shape), [y])
@@ -87,7 +87,7 @@ SLICE_ADD = register(OpDef("slice_add", "x with y added at start, start + step, 
                            lower=_slice_add_lower))
 
 
-def _is_whole(x: Node, y: Node, starts: Any, steps: Any) -> bool:
+def is_whole(x: Node, y: Node, starts: Any, steps: Any) -> bool:
     return y.shape == x.shape and not any(isinstance(a, Dim) or a for a in starts) and all(s == 1 for s in steps)
 
 
@@ -98,4 +98,4 @@ def slice_set(x: Node, y: Node, starts: Any, steps: Any) -> Node:
 
 def slice_add(x: Node, y: Node, starts: Any, steps: Any) -> Node:
     """x with y added to what slice_axes(x, starts, steps, y.shape) is."""
-    return x + y if _is_whole(x, y, starts, steps) else make(SLICE_ADD, (x, y), (tuple(starts), tuple(steps)))
+    return x + y if is_whole(x, y, starts, steps) else make(SLICE_ADD, (x, y), (tuple(starts), tuple(steps)))
