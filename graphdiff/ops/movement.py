@@ -277,17 +277,22 @@ PLACE = register(OpDef("place", "x put at start, start + step, ... of an array o
                        jvp=lambda tangents, node: place(tangents[0], *node._attrs[:3]), lower=_place_lower))
 
 
+def is_whole(shape: Any, starts: Any, steps: Any, sizes: Any) -> bool:
+    """Is a slice all of an array of this shape, in order?"""
+    return tuple(sizes) == tuple(shape) and not any(isinstance(a, Dim) or a for a in starts) and all(s == 1 for s in steps)
+
+
 def slice_axes(x: Node, starts: Any, steps: Any, sizes: Any) -> Node:
     """The slice primitive; every argument one entry an axis, already normalised."""
     starts, steps, sizes = tuple(starts), tuple(steps), tuple(sizes)
-    if sizes == x.shape and not any(isinstance(a, Dim) or a for a in starts) and all(s == 1 for s in steps):
+    if is_whole(x.shape, starts, steps, sizes):
         return x
     return make(SLICE, (x,), (starts, steps, sizes))
 
 
 def place(x: Node, shape: Any, starts: Any, steps: Any, fill: float = 0.0) -> Node:
     """The adjoint of slice_axes (with fill = 0)."""
-    if tuple(shape) == x.shape and not any(isinstance(a, Dim) or a for a in starts) and all(s == 1 for s in steps):
+    if is_whole(shape, starts, steps, x.shape):
         return x
     return make(PLACE, (x,), (tuple(shape), tuple(starts), tuple(steps), fill))
 

@@ -374,11 +374,6 @@ def _lower_ranked(ctx: Any, node: Node) -> Any:
         return ctx.raw(node.inputs[0]).broadcast(node.shape)
     if n == 0:
         return ctx.fill(ctx.new(node.shape, v.dtype), np.nan)
-    back = [0] * node.ndim
-    for i, a in enumerate(order):
-        back[a] = i
-    if n == 1:
-        return ctx.raw(node.inputs[0]).transpose(order).broadcast((*v.shape[:-1], 2)).transpose(back)
     if _SEARCHED[0] < n <= _SEARCHED[1]:
         out = ctx.new(node.shape, v.dtype)
         ctx.emit("ranked", out.transpose(order), [v], [low, high])
@@ -393,6 +388,9 @@ def _lower_ranked(ctx: Any, node: Node) -> Any:
     if v.dtype.kind == "f":
         top = at(n - 1, 1)
         pair = ctx.map("where", ctx.map("isnan", top, dtype=BOOL), top, pair)
+    back = [0] * node.ndim
+    for i, a in enumerate(order):
+        back[a] = i
     return pair.transpose(back)
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..dims import Dim
-from ..graph.build import make, scalar
+from ..graph.build import make
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
-from .movement import check_inside, expand_to, index_of, slice_axes
+from .creation import zeros_like
+from .movement import check_inside, index_of, is_whole, slice_axes
 
 
 def _slice_set_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
@@ -30,26 +30,22 @@ def _slice_set_reference(x: Any, y: Any, *, starts: Any, steps: Any) -> Any:
 
 def _slice_set_lower(ctx: Any, node: Node) -> Any:
     x, y = (ctx.raw(v) for v in node.inputs)
-    if is_whole(node, node.inputs[1], *node._attrs):
+    starts, steps = node._attrs
+    if is_whole(x.shape, starts, steps, y.shape):
         return y
     out = ctx.emit("copy", ctx.new(node.shape, node.dtype), [x])
-    ctx.emit("copy", out.slice(*node._attrs, y.shape), [y])
+    ctx.emit("copy", out.slice(starts, steps, y.shape), [y])
     return out
 
 
 def _slice_set_vjp(g: Node, node: Node, needs: Any) -> Any:
     starts, steps = node._attrs
     y = node.inputs[1]
-    return (slice_set(g, zeros_of(y), starts, steps) if needs[0] else None, slice_axes(g, starts, steps, y.shape) if needs[1] else None)
-
-
-def zeros_of(x: Node) -> Node:
-    """One 0 for every element of x."""
-    return expand_to(scalar(0, x.dtype), x.shape)
+    return (slice_set(g, zeros_like(y), starts, steps) if needs[0] else None, slice_axes(g, starts, steps, y.shape) if needs[1] else None)
 
 
 def _slice_set_jvp(tangents: Any, node: Node) -> Node:
-    x, y = (zeros_of(v) if t is None else t for t, v in zip(tangents, node.inputs, strict=True))
+    x, y = (zeros_like(v) if t is None else t for t, v in zip(tangents, node.inputs, strict=True))
     return slice_set(x, y, *node._attrs)
 
 
@@ -74,7 +70,7 @@ def _slice_add_lower(ctx: Any, node: Node) -> Any:
 
 def _slice_add_jvp(tangents: Any, node: Node) -> Node:
     x, y = tangents
-    return x if y is None else slice_add(zeros_of(node.inputs[0]) if x is None else x, y, *node._attrs)
+    return x if y is None else slice_add(zeros_like(node.inputs[0]) if x is None else x, y, *node._attrs)
 
 
 def _slice_add_vjp(g: Node, node: Node, needs: Any) -> Any:
@@ -87,10 +83,6 @@ SLICE_ADD = register(OpDef("slice_add", "x with y added at start, start + step, 
                            lower=_slice_add_lower))
 
 
-def is_whole(x: Node, y: Node, starts: Any, steps: Any) -> bool:
-    return y.shape == x.shape and not any(isinstance(a, Dim) or a for a in starts) and all(s == 1 for s in steps)
-
-
 def slice_set(x: Node, y: Node, starts: Any, steps: Any) -> Node:
     """x with what slice_axes(x, starts, steps, y.shape) is replaced by y."""
     return make(SLICE_SET, (x, y), (tuple(starts), tuple(steps)))
@@ -98,4 +90,4 @@ def slice_set(x: Node, y: Node, starts: Any, steps: Any) -> Node:
 
 def slice_add(x: Node, y: Node, starts: Any, steps: Any) -> Node:
     """x with y added to what slice_axes(x, starts, steps, y.shape) is."""
-    return x + y if is_whole(x, y, starts, steps) else make(SLICE_ADD, (x, y), (tuple(starts), tuple(steps)))
+    return x + y if is_whole(x.shape, starts, steps, y.shape) else make(SLICE_ADD, (x, y), (tuple(starts), tuple(steps)))

@@ -40,7 +40,7 @@ def _at(node: Node, error: GraphdiffError) -> GraphdiffError:
     site = node.site
     kind = type(error) if isinstance(error, OutOfBounds) else ShapeError
     hint = None
-    if node.op.name in ("slice", "place", "slice_set") and kind is ShapeError and site is not None and site.call == SLICING:
+    if node.op.name in ("slice", "place", "slice_set", "slice_add") and kind is ShapeError and site is not None and site.call == SLICING:
         hint = "bounds of a slice that are numbers are clipped to the axis; sizes are not, they must lie inside"
     return located_error(kind(compose(f"{call_of(node)}: {error}", at=None if site is None else (str(site), site.source), hint=hint)))
 
