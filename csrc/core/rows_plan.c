@@ -1,39 +1,23 @@
 /* rows_plan.c: how an instruction over rows (rows.h) is walked, decided once. */
-#include "rows.h"
+#include "rows_plan.h"
 #include "blocks.h"
 
-/* Blocks in bytes of their largest element. Of several rows three and more should stay in L1 together, but two rows at once are
+/* Of blocks of several rows, in bytes of the largest element, three and more should stay in L1 together, but two rows at once are
  * worth more than that; where three arrays are all there is, four rows fit (512 x 1024 float32 normalised four rows
  * at a time: 157 us, two: 166; with the gradient, of eight arrays, 430 and 410). */
-enum { BLOCK_NBYTES = 16384, ROWS_NBYTES = 8192, BATCH_NBYTES = 49152 };
+enum { ROWS_NBYTES = 8192, BATCH_NBYTES = 49152 };
 /* Rows that are turned should be as many as a cache line has elements, or it is fetched again for the next. They may take a good part
  * of L2. */
 enum { TURNED_NBYTES = 131072 };
 /* Runs of at least so many elements, a multiple of a sum's lanes, are blocks of their own; others are gathered. */
 enum { LONG_RUN = 128 };
 enum { CALL_NS = 8, GRAIN_QUARTER_NS = 200000 };
-/* Rows of fewer bytes that lie in pieces are not worth a call each. */
-enum { PIECES_NBYTES = 2048 };
 /* Rows of fewer bytes are better done with others that follow them than with those 16 rows on: they make a call worth while. */
 enum { DEEP_NBYTES = 1024 };
-/* Registers that hold rows, of all kinds: more would not stay in a core's caches. */
-enum { HELD_NBYTES = 8 << 20 };
-
-typedef struct draft {
-    int n_out, n, kept, lines;               /* operands; kept axes; lines of attributes */
-    const int64_t *line;
-    const gd_view *view[GDI_FUSED_OPERANDS];
-    int64_t size[GDI_FUSED_OPERANDS];
-    int8_t cls[GDI_FUSED_OPERANDS];
-    int n_kept, n_axes;
-    int64_t shape[2 * GDI_MAX_NDIM], stride[GDI_FUSED_OPERANDS][2 * GDI_MAX_NDIM];     /* bytes; kept axes, then the others */
-    int64_t rows, count;
-} draft;
-
 
 /* ---- axes ---- */
 /* Axes first .. last-1 of the whole operands, put behind those that are there and merged with each other. */
-static int take_axes(draft *a, const gd_program_spec *s, int first, int last, int at)
+static int take_axes(gdi_rows_draft *a, const gd_program_spec *s, int first, int last, int at)
 {
     const gd_view *whole = a->view[a->n - 1];
     const int from = at;
@@ -60,7 +44,7 @@ static int take_axes(draft *a, const gd_program_spec *s, int first, int last, in
 }
 
 /* Are axes first .. last-1 of operand k one run of elements that ends the array? */
-static int is_flat(const draft *a, int k, int first, int last)
+int gdi_rows_is_flat(const gdi_rows_draft *a, int k, int first, int last)
 {
     int64_t step = a->size[k];
     for (int d = last - 1; d >= first; d--) {
@@ -71,7 +55,7 @@ static int is_flat(const draft *a, int k, int first, int last)
     return 1;
 }
 
-static int is_still(const draft *a, int k, int first, int last)
+int gdi_rows_is_still(const gdi_rows_draft *a, int k, int first, int last)
 {
     for (int d = first; d < last; d++)
         if (a->stride[k][d] != 0)
@@ -88,20 +72,21 @@ static int64_t product(const int64_t *shape, int n)
 }
 
 /* ---- operands ---- */
-static int feed_of(const gdi_rows *p, const draft *a, int k)
+static int feed_of(const gdi_rows *p, const gdi_rows_draft *a, int k)
 {
     const int kept = a->n_kept, all = kept + a->n_axes;
     if (a->cls[k] == GDI_COLUMN)
         return GDI_ROW_DIRECT;
     if (a->cls[k] == GDI_SMALL_VALUE)
-        return k >= a->n_out && is_still(a, k, 0, kept) ? GDI_ROW_CONSTANT : GDI_ROW_DIRECT;
-    if (k >= a->n_out && is_still(a, k, kept, all))
-        return is_still(a, k, 0, kept) ? GDI_ROW_CONSTANT : GDI_ROW_VALUE;
+        return k >= a->n_out && gdi_rows_is_still(a, k, 0, kept) ? GDI_ROW_CONSTANT : GDI_ROW_DIRECT;
+    if (k >= a->n_out && gdi_rows_is_still(a, k, kept, all))
+        return gdi_rows_is_still(a, k, 0, kept) ? GDI_ROW_CONSTANT : GDI_ROW_VALUE;
     if (p->block < p->n)
-        return is_flat(a, k, kept, all) || (p->run < p->n && a->stride[k][all - 1] == a->size[k]) ? GDI_ROW_DIRECT : GDI_ROW_GATHER;
-    if (is_flat(a, k, 0, all))
+        return gdi_rows_is_flat(a, k, kept, all) || (p->run < p->n && a->stride[k][all - 1] == a->size[k])
+            ? GDI_ROW_DIRECT : GDI_ROW_GATHER;
+    if (gdi_rows_is_flat(a, k, 0, all))
         return GDI_ROW_DIRECT;
-    if (k >= a->n_out && is_still(a, k, 0, kept))
+    if (k >= a->n_out && gdi_rows_is_still(a, k, 0, kept))
         return GDI_ROW_ONCE;
     return k >= a->n_out && a->n_axes == 1 && kept > 0 ? GDI_ROW_TURNED : GDI_ROW_GATHER;
 }
@@ -112,250 +97,22 @@ static int has_buffer(const gdi_row_operand *o)
 }
 
 /* Small operands are read and written as vectors. */
-static int small_fit(const draft *a)
+static int small_fit(const gdi_rows_draft *a)
 {
     for (int k = 0; k < a->n; k++)
-        if (a->cls[k] == GDI_SMALL_VALUE && !is_flat(a, k, 0, a->n_kept) && (k < a->n_out || !is_still(a, k, 0, a->n_kept)))
+        if (a->cls[k] == GDI_SMALL_VALUE && !gdi_rows_is_flat(a, k, 0, a->n_kept)
+            && (k < a->n_out || !gdi_rows_is_still(a, k, 0, a->n_kept)))
             return 0;
-        else if (a->cls[k] == GDI_COLUMN && !is_flat(a, k, a->n_kept, a->n_kept + a->n_axes))
+        else if (a->cls[k] == GDI_COLUMN && !gdi_rows_is_flat(a, k, a->n_kept, a->n_kept + a->n_axes))
             return 0;
     return 1;
 }
 
-/* ---- sections ---- */
-typedef struct writer {
-    gdi_rows *p;
-    const draft *a;
-    const gdi_table *t;
-    int dtype[GDI_ROW_VALUES];
-    uint8_t fill[GDI_ROW_VALUES];            /* in this section: the fill of a value, less the first one's number, plus 1 */
-    uint8_t seen[GDI_FUSED_OPERANDS];        /* in this section: the operand has its move */
-    uint8_t turned[GDI_FUSED_OPERANDS];      /* in this one or one before */
-    int n_fill, most_fills, most_registers, most_held;
-    gdi_section *section;
-    gdi_micro *micro, *chain;                /* the chain that may go on, or NULL */
-    int in_hand;                             /* the value that is in its registers, -1: none */
-    int64_t chain_dtype;
-    int chain_sums;
-    gdi_row_move_of *move;
-    gdi_row_sink *sink;
-    int64_t cost;
-} writer;
-
-static void begin_section(writer *w, int stats)
-{
-    gdi_rows *p = w->p;
-    w->section = p->section + p->n_section++;
-    *w->section = (gdi_section){.stats = stats, .micro = (int32_t)(w->micro - p->micro), .move = (int32_t)(w->move - p->move),
-                                .sink = (int32_t)(w->sink - p->sink), .link = p->n_link};
-    w->chain = NULL;
-    memset(w->fill, 0, sizeof w->fill);
-    memset(w->seen, 0, sizeof w->seen);
-    w->n_fill = 0;
-}
-
-static void add_move(writer *w, int what, int from, int to)
-{
-    *w->move++ = (gdi_row_move_of){(uint8_t)what, (uint8_t)from, (uint8_t)to, (uint8_t)gd_dtype_nbytes(w->dtype[from])};
-    w->section->n_move++;
-}
-
-/* What a line reads as value `v`: itself, or (one value a row) the block that is filled with it. -1: too many. */
-static int source(writer *w, int v)
-{
-    const draft *a = w->a;
-    const gdi_row_operand *o = w->p->operand + v;
-    if (w->section->stats)
-        return v;
-    if (v >= a->n ? v >= a->n + GDI_AT_STATS : o->cls == GDI_SMALL_VALUE || o->feed == GDI_ROW_VALUE) {
-        if (!w->fill[v]) {
-            if (w->n_fill == GDI_FILLS)
-                return -1;
-            w->fill[v] = (uint8_t)++w->n_fill;
-            w->most_fills = w->n_fill > w->most_fills ? w->n_fill : w->most_fills;
-            w->section->fills = 1;
-            add_move(w, GDI_MOVE_FILL, v, a->n + GDI_AT_FILLS + w->fill[v] - 1);
-        }
-        return a->n + GDI_AT_FILLS + w->fill[v] - 1;
-    }
-    if (v < a->n && o->feed == GDI_ROW_TURNED && !w->turned[v]) {
-        w->turned[v] = 1;                                /* later sections find it in its buffer */
-        add_move(w, GDI_MOVE_TURN, v, v);
-    }
-    if (v < a->n && !w->seen[v] && (o->feed == GDI_ROW_DIRECT || o->feed == GDI_ROW_GATHER)) {
-        w->seen[v] = 1;
-        add_move(w, o->feed == GDI_ROW_DIRECT ? GDI_MOVE_POINT : GDI_MOVE_GATHER, v, v);
-    }
-    return v;
-}
-
-static void target(writer *w, int v)
-{
-    const draft *a = w->a;
-    if (v >= a->n) {
-        const int r = v - a->n;
-        if (r < GDI_AT_KEPT)
-            w->most_registers = r + 1 > w->most_registers ? r + 1 : w->most_registers;
-        else if (r < GDI_AT_STATS)
-            w->most_held = r - GDI_AT_KEPT + 1 > w->most_held ? r - GDI_AT_KEPT + 1 : w->most_held;
-    } else if (a->cls[v] == GDI_WHOLE) {
-        w->seen[v] = 1;
-        add_move(w, w->p->operand[v].feed == GDI_ROW_DIRECT ? GDI_MOVE_POINT : GDI_MOVE_SCATTER, v, v);
-    }
-}
-
 /* ---- chains ---- */
-static const int64_t *line_of(const writer *w, int i) { return w->a->line + (int64_t)i * GDI_FUSED_LINE; }
-
-/* The link that does an elementwise op, -1: none; turned: with the operands exchanged. */
-static int link_of(int64_t op, int turned)
-{
-    switch (op) {
-    case GD_OP_ADD: return GDI_LINK_ADD;
-    case GD_OP_SUBTRACT: return turned ? GDI_LINK_SUBTRACT_FROM : GDI_LINK_SUBTRACT;
-    case GD_OP_MULTIPLY: return GDI_LINK_MULTIPLY;
-    case GD_OP_ZMUL: return turned ? GDI_LINK_ZMUL_BY : GDI_LINK_ZMUL;
-    case GD_OP_ZMUL_EITHER: return GDI_LINK_ZMUL_EITHER;
-    case GD_OP_DIVIDE: return turned ? GDI_LINK_DIVIDE_BY : GDI_LINK_DIVIDE;
-    case GD_OP_NEGATIVE: return GDI_LINK_NEGATIVE;
-    case GD_OP_SQUARE: return GDI_LINK_SQUARE;
-    case GD_OP_SUM: return GDI_LINK_SUM;
-    default: return -1;
-    }
-}
-
-static int is_link(const writer *w, int i)
-{
-    return i < w->a->lines && line_of(w, i)[0] >= 0 && link_of(line_of(w, i)[0], 0) >= 0 && line_of(w, i)[1] == w->chain_dtype;
-}
-
-/* Is there one value a row, or only one? Then a link spreads it. */
-static int is_single(const writer *w, int v)
-{
-    const gdi_row_operand *o = w->p->operand + v;
-    if (v >= w->a->n)
-        return v >= w->a->n + GDI_AT_STATS;
-    return o->cls == GDI_SMALL_VALUE || o->feed == GDI_ROW_VALUE || o->feed == GDI_ROW_CONSTANT;
-}
-
-static int add_link(writer *w, int op, int v)
-{
-    const int64_t size = gd_dtype_nbytes((int)w->chain_dtype);
-    const int reads = op <= GDI_LINK_DIVIDE_BY, single = reads && is_single(w, v);
-    const int once = reads && !single && v < w->a->n && w->p->operand[v].feed == GDI_ROW_ONCE;
-    if (!w->chain) {
-        w->chain = w->micro++;
-        *w->chain = (gdi_micro){.fn = NULL};
-        w->section->n_micro++;
-        w->chain_sums = 0;
-    }
-    const int kind = single || (op == GDI_LINK_SUM && w->chain_sums++) ? GDI_LINK_SINGLE : once ? GDI_LINK_ONCE : 0;
-    if (w->chain->to == GDI_CHAIN)
-        return -1;
-    if (reads && !single)
-        (void)source(w, v);                              /* no fill: it cannot fail */
-    w->chain->to++;
-    w->p->value[w->p->n_link] = (uint8_t)v;
-    w->p->link[w->p->n_link++] = (gdi_link){.op = op + kind, .moves = single || op == GDI_LINK_SUM ? 0 : -1,
-        .row_step = op == GDI_LINK_SUM ? GDI_FOLD_NBYTES : single ? size : once ? 0 : w->p->n * size};
-    return 0;
-}
-
-/* Must the result of line i go to memory? Not when only the next one reads it, which finds it in registers. */
-static int is_stored(const writer *w, int i)
-{
-    const int64_t *line = line_of(w, i), value = line[2];
-    if (value < w->a->n)
-        return 1;
-    if (!is_link(w, i + 1))
-        return gdi_is_read(w->a->line, i + 1, w->a->lines, value);
-    const int64_t *next = line_of(w, i + 1);
-    const int twice = next[0] != GD_OP_SUM && next[3] == value && next[4] == value && next[0] != GD_OP_MULTIPLY;
-    if (twice || (next[3] != value && (next[0] == GD_OP_SUM || next[4] != value)))
-        return gdi_is_read(w->a->line, i + 1, w->a->lines, value);
-    return next[2] != value && gdi_is_read(w->a->line, i + 2, w->a->lines, value);
-}
-
-/* Line i as links; w->held is the value in registers. */
-static int chain_line(writer *w, int i)
-{
-    const int64_t *line = line_of(w, i);
-    const int x = (int)line[3], to = (int)line[2], sum = line[0] == GD_OP_SUM;
-    int y = sum ? -1 : (int)line[4], status = 0;
-    w->cost++;
-    if (!w->chain)
-        w->in_hand = -1;
-    const int turned = y >= 0 && y == w->in_hand && x != w->in_hand;
-    if (x != w->in_hand && !turned) {
-        w->chain = NULL;                                 /* what it loads, a chain of its own loads as well */
-        status |= add_link(w, GDI_LINK_LOAD, x);
-    }
-    if (sum && line[4] == 1) {
-        w->in_hand = x;
-        return status | add_link(w, GDI_LINK_COLUMN, to);
-    }
-    if (sum) {
-        *w->sink++ = (gdi_row_sink){&w->t->fold[line[1] == GD_FLOAT64], (uint8_t)to, (uint8_t)gd_dtype_nbytes((int)line[1])};
-        w->dtype[to] = (int)line[1];
-        w->in_hand = x;
-        return status | add_link(w, GDI_LINK_SUM, w->section->n_sink++);
-    }
-    const int square = line[0] == GD_OP_MULTIPLY && x == y;
-    if (turned)
-        y = x;
-    status |= add_link(w, square ? GDI_LINK_SQUARE : link_of(line[0], turned), square || y < 0 ? 0 : y);
-    w->in_hand = to;
-    w->dtype[to] = (int)line[1];
-    if (is_stored(w, i)) {
-        target(w, to);
-        status |= add_link(w, GDI_LINK_STORE, to);
-    }
-    return status;
-}
-
-/* ---- other lines ---- */
-static int map_line(writer *w, int i)
-{
-    const int64_t *line = line_of(w, i);
-    gdi_micro *m = w->micro;
-    int last = -1;
-    w->chain = NULL;
-    if (line[0] == GD_OP_SUM)
-        return -1;                                       /* of another dtype than those before */
-    for (int k = 0; k < GDI_MAP_OPERANDS - 1; k++) {
-        last = line[3 + k] >= 0 ? (int)line[3 + k] : last;
-        const int from = source(w, last);
-        if (from < 0)
-            return -1;
-        m->from[k] = (uint8_t)from;
-    }
-    const int op = (int)line[0], dtype = w->dtype[last], result = (int)line[1];
-    m->to = (uint8_t)line[2];
-    m->fn = op == GD_OP_CAST ? w->t->cast[dtype][result] : gdi_map_lookup(w->t, op, dtype);
-    w->cost += op == GD_OP_CAST ? 1 : gdi_map_cost(op) * (gd_dtype_nbytes(dtype) == 8 ? 2 : 1);
-    w->dtype[line[2]] = result;
-    w->micro++;
-    w->section->n_micro++;
-    target(w, m->to);
-    return 0;
-}
-
-static int read_lines(writer *w)
-{
-    for (int i = 0; i < w->a->lines; i++) {
-        const int64_t *line = line_of(w, i);
-        if (line[0] == -1)
-            begin_section(w, (int)(line[1] & 1));
-        else if ((!w->section->stats && is_link(w, i) ? chain_line(w, i) : map_line(w, i)) != 0)
-            return GD_BAD_PROGRAM;
-    }
-    return GD_OK;
-}
-
 /* One chain that only reads and adds to columns does some rows of a lane at once, if they are many, evenly spaced, and not so short that
  * rows of all lanes are better done together: what is added to is read and written once for all of them. (Sums of products of
  * 1000 x 1000 float64 down the columns: 270 us instead of 370; float32 115 instead of 160.) */
-static void choose_deep(gdi_rows *p, const draft *a)
+static void choose_deep(gdi_rows *p, const gdi_rows_draft *a)
 {
     const gdi_section *c = p->section;
     if (p->norm || p->n_columns == 0 || p->n_section != 1 || c->stats || c->n_micro != 1 || p->micro->fn || c->n_sink > 0
@@ -393,7 +150,7 @@ static void find_chains(gdi_rows *p, gdi_chain_find find)
 }
 
 /* ---- the plan ---- */
-static gdi_rows *new_plan(gd_program *program, const draft *a)
+static gdi_rows *new_plan(gd_program *program, const gdi_rows_draft *a)
 {
     const int axes = a->n_kept + a->n_axes;
     const int64_t operands = aligned((int64_t)sizeof(gdi_rows));
@@ -435,11 +192,11 @@ static gdi_rows *new_plan(gd_program *program, const draft *a)
 }
 
 /* Operands and registers that have elements of their own for every row. */
-static int64_t arrays_of(const gdi_rows *p, const draft *a)
+static int64_t arrays_of(const gdi_rows *p, const gdi_rows_draft *a)
 {
     int64_t arrays = p->n_columns, held = 0;
     for (int k = 0; k < a->n; k++)
-        arrays += a->cls[k] == GDI_WHOLE && !is_still(a, k, 0, a->n_kept);
+        arrays += a->cls[k] == GDI_WHOLE && !gdi_rows_is_still(a, k, 0, a->n_kept);
     for (int i = 0; i < a->lines; i++) {
         const int64_t *line = a->line + (int64_t)i * GDI_FUSED_LINE;
         const int64_t r = line[2] - a->n - GDI_AT_KEPT;
@@ -449,80 +206,8 @@ static int64_t arrays_of(const gdi_rows *p, const draft *a)
     return arrays + held;
 }
 
-/* Are x, g and results contiguous rows, gamma and beta of one row, and the others one value? Rows have one block of a sum. */
-static int norm_fits(const gdi_rows *p, const draft *a, const gdi_norm_found *f)
-{
-    const int kept = a->n_kept, all = kept + a->n_axes;
-    if (p->n * p->element_nbytes > BLOCK_NBYTES)
-        return 0;
-    for (int i = 0; i < GDI_NORM_OPERANDS; i++) {
-        const int k = f->operand[i];
-        if (k < 0)
-            continue;
-        const int whole = a->cls[k] == GDI_WHOLE, one_row = i == GDI_NORM_GAMMA || i == GDI_NORM_BETA;
-        if (a->view[k]->dtype != a->view[f->operand[GDI_NORM_X]]->dtype)
-            return 0;
-        if (i == GDI_NORM_COUNT || i == GDI_NORM_EPS ? !is_still(a, k, 0, whole ? all : kept)
-            : i == GDI_NORM_SUM_G || i == GDI_NORM_SUM_GX ? a->cls[k] != GDI_COLUMN
-            : one_row ? !whole || !is_still(a, k, 0, kept) || is_still(a, k, kept, all)
-            : !whole || !is_flat(a, k, 0, all))
-            return 0;
-    }
-    return 1;
-}
-
-/* The lines may write y over an operand that they read no more. The gradient's loop makes its products again, from x, g and gamma,
- * after it has written y; forward, and with what it writes last, it reads an element before it writes one there. */
-static int norm_overwrites(const draft *a, const gdi_norm_found *f)
-{
-    static const int again[] = {GDI_NORM_X, GDI_NORM_G, GDI_NORM_GAMMA};
-    const int y = f->operand[GDI_NORM_Y];
-    for (int i = 0; f->back && y >= 0 && i < 3; i++) {
-        const gd_view *v = a->view[f->operand[again[i]]];
-        if (v->base == a->view[y]->base && v->offset == a->view[y]->offset)
-            return 1;
-    }
-    return 0;
-}
-
-/* Are the rows long or in pieces, of elements that are contiguous in x, g and results, and the others one value a row? *packed: the pieces
- * are not what lanes of sums can begin with. */
-static int norm_row_fits(const gdi_rows *p, const draft *a, const gdi_norm_found *f, int32_t *packed)
-{
-    const int kept = a->n_kept, all = kept + a->n_axes;
-    const int64_t nbytes = p->n * p->element_nbytes;
-    *packed = a->n_axes > 2 || (a->n_axes == 2 && a->shape[all - 1] % GDI_ROW_LANES != 0);
-    if ((a->n_axes == 1 ? nbytes <= BLOCK_NBYTES : nbytes < PIECES_NBYTES) || (*packed && 3 * aligned(nbytes) > HELD_NBYTES))
-        return 0;
-    for (int i = 0; i < GDI_NORM_OPERANDS; i++) {
-        const int k = f->operand[i];
-        if (k < 0)
-            continue;
-        const int whole = a->cls[k] == GDI_WHOLE, array = i == GDI_NORM_X || i == GDI_NORM_G || i == GDI_NORM_Y || i == GDI_NORM_DX;
-        if (a->view[k]->dtype != a->view[f->operand[GDI_NORM_X]]->dtype || a->cls[k] == GDI_COLUMN)
-            return 0;
-        if (array ? !whole || a->stride[k][all - 1] != a->size[k] : whole && !is_still(a, k, kept, all))
-            return 0;
-    }
-    return 1;
-}
-
-static void find_norm(gdi_rows *p, const draft *a, const gdi_table *t)
-{
-    gdi_norm_found *f = &p->found;
-    if (!gdi_norm_find(a->line, a->lines, a->n_out, a->n, f) || norm_overwrites(a, f))
-        return;
-    const int dtype = a->view[f->operand[GDI_NORM_X]]->dtype, wide = dtype == GD_FLOAT64;
-    if (dtype != GD_FLOAT32 && dtype != GD_FLOAT64)
-        return;
-    if (norm_fits(p, a, f))
-        p->norm = (f->back ? t->norm_back : t->norm)[wide];
-    else if (norm_row_fits(p, a, f, &p->packed))
-        p->norm_row = t->norm_row[wide];
-}
-
 /* Rows that a cache line has elements of, if some input lies turned: its columns are rows in memory. 1: none does. */
-static int64_t turned_lines(const draft *a)
+static int64_t turned_lines(const gdi_rows_draft *a)
 {
     int64_t most = 1;
     for (int k = a->n_out; k < a->n; k++)
@@ -533,9 +218,9 @@ static int64_t turned_lines(const draft *a)
 }
 
 /* Short rows: several are done at once, of which each has a lane of its own in the sums of columns. */
-static void choose_blocks(gdi_rows *p, const draft *a)
+static void choose_blocks(gdi_rows *p, const gdi_rows_draft *a)
 {
-    p->block = BLOCK_NBYTES / p->element_nbytes;
+    p->block = GDI_ROWS_BLOCK_NBYTES / p->element_nbytes;
     p->batch = 1;
     p->run = p->n;
     if (p->n <= p->block) {
@@ -543,8 +228,9 @@ static void choose_blocks(gdi_rows *p, const draft *a)
         if ((p->norm && p->found.back) || p->norm_row)
             most = 1;
         const int64_t lines = turned_lines(a);
-        const int64_t arrays = arrays_of(p, a), few = arrays * BLOCK_NBYTES <= BATCH_NBYTES;
-        while (p->batch < most && p->batch * 2 * p->n <= (p->batch == 1 || few ? BLOCK_NBYTES : ROWS_NBYTES) / p->element_nbytes)
+        const int64_t arrays = arrays_of(p, a), few = arrays * GDI_ROWS_BLOCK_NBYTES <= BATCH_NBYTES;
+        const int64_t block = p->block, less = few ? block : ROWS_NBYTES / p->element_nbytes;
+        while (p->batch < most && p->batch * 2 * p->n <= (p->batch == 1 ? block : less))
             p->batch *= 2;
         while (p->batch < least(most, lines) && p->batch * 2 * p->n <= TURNED_NBYTES / p->element_nbytes)
             p->batch *= 2;
@@ -558,7 +244,7 @@ static void choose_blocks(gdi_rows *p, const draft *a)
     p->items = p->n_columns > 0 ? groups * (GDI_ROW_LANES / p->batch) : (p->rows + p->batch - 1) / p->batch;
 }
 
-static void place_operands(gdi_rows *p, const draft *a, const gdi_table *t, int64_t *nbytes, int64_t *scratch)
+static void place_operands(gdi_rows *p, const gdi_rows_draft *a, const gdi_table *t, int64_t *nbytes, int64_t *scratch)
 {
     const int64_t groups = (p->rows + GDI_FOLD_BLOCK - 1) / GDI_FOLD_BLOCK;
     for (int k = 0; k < a->n; k++) {
@@ -578,7 +264,7 @@ static void place_operands(gdi_rows *p, const draft *a, const gdi_table *t, int6
     }
 }
 
-static int place_memory(gdi_rows *p, const writer *w, int64_t nbytes, gd_program *program)
+static int place_memory(gdi_rows *p, const gdi_rows_writer *w, int64_t nbytes, gd_program *program)
 {
     int most = p->norm_row ? 3 : 1;
     for (int i = 0; i < p->n_section; i++)
@@ -592,7 +278,7 @@ static int place_memory(gdi_rows *p, const writer *w, int64_t nbytes, gd_program
     p->kept = aligned(p->links + p->n_link * (int64_t)sizeof(gdi_link));
     p->n_held = w->most_held;
     p->kept_nbytes = aligned(p->n * p->batch * p->element_nbytes) + GDI_ALIGN;
-    if (p->n_held * p->kept_nbytes > HELD_NBYTES)
+    if (p->n_held * p->kept_nbytes > GDI_ROWS_HELD_NBYTES)
         return GD_BAD_PROGRAM;
     p->spare = p->kept + p->n_held * p->kept_nbytes;
     p->spare_nbytes = aligned(p->n * p->element_nbytes);
@@ -602,7 +288,7 @@ static int place_memory(gdi_rows *p, const writer *w, int64_t nbytes, gd_program
     return GD_OK;
 }
 
-static int64_t element_nbytes(const draft *a)
+static int64_t element_nbytes(const gdi_rows_draft *a)
 {
     int64_t most = 4;
     for (int k = 0; k < a->n; k++)
@@ -615,14 +301,14 @@ static int64_t element_nbytes(const draft *a)
     return most;
 }
 
-static int finish(gd_program *program, gdi_rows *p, const draft *a, const gdi_table *t)
+static int finish(gd_program *program, gdi_rows *p, const gdi_rows_draft *a, const gdi_table *t)
 {
-    writer w = {.p = p, .a = a, .t = t, .micro = p->micro, .move = p->move, .sink = p->sink};
+    gdi_rows_writer w = {.p = p, .a = a, .t = t, .micro = p->micro, .move = p->move, .sink = p->sink};
     int64_t nbytes = 0, scratch = 0;
     p->element_nbytes = (int32_t)element_nbytes(a);
     for (int k = 0; k < a->n_out; k++)
         p->n_columns += a->cls[k] == GDI_COLUMN;
-    find_norm(p, a, t);
+    gdi_rows_find_norm(p, a, t);
     choose_blocks(p, a);
     p->register_nbytes = aligned(p->block * p->element_nbytes) + GDI_ALIGN;
     place_operands(p, a, t, &nbytes, &scratch);
@@ -632,7 +318,7 @@ static int finish(gd_program *program, gdi_rows *p, const draft *a, const gdi_ta
     for (int i = 0; i < a->lines; i++)
         if (a->line[(int64_t)i * GDI_FUSED_LINE] == GD_OP_SUM)
             w.chain_dtype = a->line[(int64_t)i * GDI_FUSED_LINE + 1];
-    int status = read_lines(&w);
+    int status = gdi_rows_write(&w);
     if (status == GD_OK)
         choose_deep(p, a);
     find_chains(p, t->chain[w.chain_dtype == GD_FLOAT64]);
@@ -650,7 +336,7 @@ static int finish(gd_program *program, gdi_rows *p, const draft *a, const gdi_ta
 
 int gdi_rows_prepare(gd_program *program, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out)
 {
-    draft a = {.n_out = in->n_out, .n = in->n_out + in->n_in, .lines = in->n_attr / GDI_FUSED_LINE, .line = s->attr + in->attr};
+    gdi_rows_draft a = {.n_out = in->n_out, .n = in->n_out + in->n_in, .lines = in->n_attr / GDI_FUSED_LINE, .line = s->attr + in->attr};
     a.kept = (int)(a.line[1] >> 1);
     for (int k = 0; k < a.n; k++) {
         a.view[k] = s->view + s->arg[in->args + k];
