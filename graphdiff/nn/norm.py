@@ -14,7 +14,7 @@ from ..ops.creation import size
 from ..ops.families import cast
 from ..ops.joining import concatenate
 from ..ops.movement import expand_dims, reshape_to
-from ..ops.reduction import mean, prod, var
+from ..ops.reduction import prod
 from ..ops.unary import reciprocal, sqrt
 from ..specs import check_memory, nelements
 from . import checks
@@ -61,12 +61,16 @@ class BatchNorm(_Norm):
             count = nelements(tuple(x.shape[a] for a in axes))
             if isinstance(count, int) and count < 2:
                 raise ShapeError(f"{self.name}: training needs at least two numbers a channel, the input is {x.spec}")
-            # The spread of one number is unknown: a batch whose size is only known when it runs may not spoil the averages.
-            enough = None if isinstance(count, int) else greater(prod(concatenate([expand_dims(size(x, a), 0) for a in axes], 0)), 1)
-            for v, new in ((self.mean, mean(x, axes)), (self.var, var(x, axes, ddof=1))):
-                old = self.latest(v)
-                new = (1.0 - self.momentum) * old + self.momentum * cast(new, v.dtype)
-                self.later(v, new if enough is None else where(enough, new, old))
+            # The moments that batch_norm takes: equal nodes, of which a program has one.
+            inner, _ = ops.entered(x)
+            _, m, v = ops.moments(inner, axes)
+            n = count if isinstance(count, int) else cast(prod(concatenate([expand_dims(size(x, a), 0) for a in axes], 0)), inner.dtype)
+            v = v * (n / (n - 1))
+            for state, new in ((self.mean, m), (self.var, v)):
+                old = self.latest(state)
+                new = (1.0 - self.momentum) * old + self.momentum * cast(reshape_to(new, (self.n,)), state.dtype)
+                # The spread of one number is unknown: a batch whose size is only known when it runs may not spoil the averages.
+                self.later(state, new if isinstance(n, int) else where(greater(n, 1), new, old))
             return ops.batch_norm(x, self.gamma, self.beta, eps=self.eps)
         shape = (1, self.n, *(1,) * (x.ndim - 2))
         y = (x - reshape_to(self.mean, shape)) * reshape_to(reciprocal(sqrt(self.var + self.eps)), shape)

@@ -124,7 +124,7 @@ def _still(x: Node, low: Any, high: Any) -> Node:
 
 # -- normalisation ---------------------------------------------------------------------------------------------------
 
-def _enter(x: Any, *scales: Any) -> tuple[Node, Any]:
+def entered(x: Any, *scales: Any) -> tuple[Node, Any]:
     """x as computed with (float16 in float32), and the dtype of the result: x's promoted with gamma's and beta's."""
     x = floating(x)
     dtype = x.dtype
@@ -149,15 +149,23 @@ NORMALISED = register(OpDef("normalised", "x, which is (y - mean(y)) z with z = 
                             lower=lambda ctx, node: ctx.raw(node.inputs[0]), cost=lambda node: 0, source="Ioffe, Szegedy 2015"))
 
 
-def _normalised(x: Node, axes: tuple[int, ...], eps: float) -> Node:
-    """(x - mean) / sqrt(var + eps), in two passes.
+def moments(x: Node, axes: tuple[int, ...]) -> tuple[Node, Node, Node]:
+    """x - mean, the mean and the (biased) variance over the axes, which are kept, in two passes.
 
     The mean is rounded to x's dtype, which shifts numbers far from 0 by more than they differ: the mean of what is left
     takes the shift back. As a function of x it is 0, so differentiation need not see it.
     """
-    c = x - mean(x, axes, keepdims=True)
-    c = c - stop_gradient(mean(c, axes, keepdims=True))
-    r = reciprocal(sqrt(mean(square(c), axes, keepdims=True) + eps))
+    m = mean(x, axes, keepdims=True)
+    c = x - m
+    rest = stop_gradient(mean(c, axes, keepdims=True))
+    c = c - rest
+    return c, m + rest, mean(square(c), axes, keepdims=True)
+
+
+def _normalised(x: Node, axes: tuple[int, ...], eps: float) -> Node:
+    """(x - mean) / sqrt(var + eps)."""
+    c, _, v = moments(x, axes)
+    r = reciprocal(sqrt(v + eps))
     return make(NORMALISED, (c * r, x, r), (axes,))
 
 
@@ -186,7 +194,7 @@ def layer_norm(x: Any, gamma: Any = None, beta: Any = None, *, axis: Any = -1, e
     Shapes: gamma and beta have the sizes of those axes, in ascending order. Dtypes: floats; integers become float64.
     Raises ShapeError when gamma or beta has another shape. Source: Ba, Kiros, Hinton 2016.
     """
-    x, dtype = _enter(x, gamma, beta)
+    x, dtype = entered(x, gamma, beta)
     eps = number(eps, "eps", 0)
     axes = tuple(sorted(normalize_axes(axis, x.ndim)))
     return _scale(_normalised(x, axes, eps), gamma, beta, tuple(x.shape[a] for a in axes), _along(x, axes), dtype)
@@ -199,7 +207,7 @@ def batch_norm(x: Any, gamma: Any = None, beta: Any = None, *, eps: float = 1e-5
     Shapes: x [N, C, ..], gamma and beta [C]. Dtypes: floats. Raises ShapeError for fewer than two axes or another gamma.
     Source: Ioffe, Szegedy 2015.
     """
-    x, dtype = _enter(x, gamma, beta)
+    x, dtype = entered(x, gamma, beta)
     if x.ndim < 2:
         raise ShapeError(f"needs [N, C, ..], not {format_shape(x.shape)}")
     axes, eps = (0, *range(2, x.ndim)), number(eps, "eps", 0)
@@ -213,7 +221,7 @@ def group_norm(x: Any, groups: int, gamma: Any = None, beta: Any = None, *, eps:
     Shapes: x [N, C, ..] with C a multiple of groups; gamma and beta [C]. Raises ShapeError otherwise.
     Source: Wu, He 2018.
     """
-    x, dtype = _enter(x, gamma, beta)
+    x, dtype = entered(x, gamma, beta)
     if x.ndim < 2:
         raise ShapeError(f"needs [N, C, ..], not {format_shape(x.shape)}")
     if isinstance(groups, bool) or not isinstance(groups, (int, np.integer)):
@@ -232,7 +240,7 @@ def rms_norm(x: Any, gamma: Any = None, *, axis: Any = -1, eps: float = 1e-5) ->
 
     Raises ShapeError when gamma has another shape. Source: Zhang, Sennrich 2019.
     """
-    x, dtype = _enter(x, gamma)
+    x, dtype = entered(x, gamma)
     eps = number(eps, "eps", 0)
     axes = tuple(sorted(normalize_axes(axis, x.ndim)))
     y = x * reciprocal(sqrt(mean(square(x), axes, keepdims=True) + eps))
