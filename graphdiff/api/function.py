@@ -29,6 +29,7 @@ from ..plan.schedule import schedule
 from ..runtime.execute import Gate, Loaded, Workspace
 from ..runtime.native import ELEMENTWISE
 from ..specs import has_dims, match_shapes
+from .targets import check_targets, in_structure, share_memory
 
 MOST_THREADS = 1024     # that are asked for; the core starts 64 at most (GDI_MAX_THREADS)
 CACHE = 32          # programs a function keeps, one per set of sizes
@@ -59,6 +60,9 @@ class Function:
         self._check_inputs(order, evaluates)
         self._state = [v._attrs[0] for v in {id(v): v for v in [*order, *[v for v, _ in self.updates]] if v.op.name == "variable"}.values()]
         self._gates = [Gate(x.name if x.name is not None else f"number {i}", x.shape, x.dtype) for i, x in enumerate(self.inputs)]
+        self._place_of: dict[str | None, int] = {}       # the number of the input of a name; -1: two have it
+        for i, x in enumerate(self.inputs):
+            self._place_of[x.name] = -1 if x.name in self._place_of else i
         self._cache: OrderedDict[Any, Loaded] = OrderedDict()
         self._lock = renewed(threading.Lock())
         self._symbolic = any((x.shape and has_dims(x.shape)) or x.op.name == "dim" for x in (*self.inputs, *order))
@@ -191,15 +195,15 @@ class Function:
         return dict(zip(keys, results, strict=True))
 
     def _arguments(self, args: Sequence[Any], named: dict[str, Any]) -> tuple[Any, ...]:
-        names = [x.name for x in self.inputs]
+        names = self.inputs
         if len(args) > len(names):
             raise NodeTypeError(f"function takes {len(names)} arguments ({self._names()}), {len(args)} given")
         values: dict[int, Any] = dict(enumerate(args))
         for name, value in named.items():
-            if names.count(name) != 1:
-                why = "no input has that name" if name not in names else "two inputs have that name"
+            at = self._place_of.get(name, -1)
+            if at < 0:
+                why = "two inputs have that name" if name in self._place_of else "no input has that name"
                 raise NodeTypeError(f"function got an unexpected keyword {show_name(name)!r}: {why}; the inputs are {self._names()}")
-            at = names.index(name)
             if at in values:
                 raise NodeTypeError(f"function got two values for argument {show_name(name)!r}")
             values[at] = value
@@ -214,27 +218,10 @@ class Function:
 
     def _into(self, loaded: Loaded, args: Sequence[Any], out: Any) -> Any:
         """Results into the caller's arrays: directly where that is safe, else computed first and copied."""
-        targets = _flatten_like(self.keys, out, len(self.outputs))
-        for i, (t, (shape, dtype)) in enumerate(zip(targets, loaded.out_specs, strict=True)):
-            name = f"out[{i}]"
-            if not isinstance(t, np.ndarray) or isinstance(t, np.ma.MaskedArray):
-                raise NodeTypeError(f"{name}: an array is needed, not {type(t).__name__}")
-            if t.dtype != dtype or not t.dtype.isnative:
-                raise DTypeError(f"{name}: dtype {t.dtype} given, {dtype.name} needed")
-            if t.shape != shape:
-                raise ShapeError(f"{name}: shape {list(t.shape)} given, {list(shape)} needed")
-            if not t.flags.writeable:
-                raise ShapeError(f"{name}: the array is read-only")
-            if not t.flags.c_contiguous and _folds(t):
-                raise ShapeError(f"{name}: elements of the array share memory with one another")
-        arrays = [a for a in args if isinstance(a, np.ndarray)]
-        state = [v.array for v in self._state]
-        for i, t in enumerate(targets):
-            for j in range(i):
-                if np.may_share_memory(t, targets[j]) and np.shares_memory(t, targets[j], max_work=-1):
-                    raise ShapeError(f"out[{i}] and out[{j}] overlap in memory")
-        safe = all(t.flags.c_contiguous and t.flags.aligned and type(t) is np.ndarray for t in targets) and not any(
-            np.may_share_memory(t, a) for t in targets for a in [*arrays, *state])
+        targets = in_structure(self.keys, out, len(self.outputs))
+        spans = check_targets(targets, loaded.out_specs)
+        safe = spans is not None and not share_memory(spans, [a for a in args if isinstance(a, np.ndarray)]) and not (
+            self._state and share_memory(spans, [v.array for v in self._state]))
         results = loaded.call(args, targets if safe else None)
         if not safe:
             for t, r in zip(targets, results, strict=True):
@@ -323,20 +310,6 @@ class Function:
         return make(copy.deepcopy(args[0], memo), *args[1:])
 
 
-def _folds(a: np.ndarray[Any, Any]) -> bool:
-    """Two of its elements share bytes."""
-    reach = a.itemsize
-    for step, n in sorted((abs(s), n) for s, n in zip(a.strides, a.shape, strict=True) if n > 1):
-        if step < reach:                        # not nested: every element has to be looked at
-            at = np.zeros(1, np.int64)
-            for s, m in zip(a.strides, a.shape, strict=True):
-                at = (at[:, None] + s * np.arange(m)).ravel()
-            at.sort()
-            return bool((np.diff(at) < a.itemsize).any())
-        reach = step * (n - 1) + reach
-    return False
-
-
 def _rebuild(nodes: list[Node], n_in: int, keys: Any, n_out: int, threads: int, passes: tuple[str, ...]) -> Function:
     outputs = nodes[n_in:n_in + n_out]
     rest = nodes[n_in + n_out:]
@@ -355,15 +328,16 @@ class Bound:
         self.function = function
         self.arguments = tuple(arrays)
         w = self._workspace = Workspace(loaded)
-        results = [new_array(s, d) for s, d in loaded.out_specs] if out is None else _flatten_like(
-            function.keys, out, len(function.outputs))
-        if out is not None:
+        if out is None:
+            results = [new_array(s, d) for s, d in loaded.out_specs]
+        else:
+            results = in_structure(function.keys, out, len(function.outputs))
             for i, (t, (shape, dtype)) in enumerate(zip(results, loaded.out_specs, strict=True)):
                 Gate(f"out[{i}]", shape, dtype).check(t, convert=False, read=False)
                 if t.shape != shape or not t.flags.writeable:
                     raise ShapeError(f"out[{i}]: a writeable array of shape {list(shape)} is needed")
-                if any(np.may_share_memory(t, a) for a in [*arrays, *results[:i]]):
-                    raise ShapeError(f"out[{i}]: overlaps another array of the call")
+            if share_memory(check_targets(results, loaded.out_specs) or (), arrays):
+                raise ShapeError("out: an array overlaps one of the arguments")
         self._held = [native.from_buffer(a) for a in [*arrays, *results]]
         for number, buffer in enumerate(self._held, FIRST):
             w.bases[number] = buffer
@@ -439,22 +413,6 @@ def _output(o: Any) -> Node:
     if o is None or isinstance(o, (str, bytes, set, frozenset, Iterator)):
         raise NodeTypeError(f"function: outputs are a node, a list of nodes or a dict of nodes, not {type(o).__name__}")
     return argument(o, "outputs")
-
-
-def _flatten_like(keys: Any, out: Any, n: int) -> list[Any]:
-    if keys is None:
-        out = list(out) if isinstance(out, (list, tuple)) and len(out) == 1 else [out]
-    elif keys is tuple:
-        if not isinstance(out, (list, tuple)):
-            raise NodeTypeError(f"out: a list of {n} arrays is needed, not {type(out).__name__}")
-        out = list(out)
-    else:
-        if not isinstance(out, Mapping) or set(out) != set(keys):
-            raise NodeTypeError(f"out: a dict with the keys {list(keys)} is needed")
-        out = [out[k] for k in keys]
-    if len(out) != n:
-        raise ShapeError(f"out: {n} arrays needed, {len(out)} given")
-    return list(out)
 
 
 def _update(variable: Any, new: Any) -> Node:

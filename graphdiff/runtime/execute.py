@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import BOOL, FLOAT64, INT64, as_dtype, clean_bools, overflows
+from ..dtypes import BOOL, DTYPES, FLOAT64, INT64, as_dtype, clean_bools, overflows
 from ..errors import BadValue, DTypeError, GraphdiffError, NoMemory, OutOfBounds, ShapeError, compose, show_name
 from ..graph.build import call_of
 from ..graph.node import Node, describe
@@ -25,6 +25,10 @@ from . import native
 SLICE_NS = 20_000_000        # Ctrl-C is seen between slices: well under the 100 ms promised
 _ndarray = np.ndarray
 _empty, _from_buffer, _run = np.empty, native.from_buffer, native.run
+_EXACT = 1 << 53            # floats have all integers up to here
+_SMALL = 1 << 15            # bytes, and numbers that every float dtype holds
+# Of each dtype, those whose values it has.
+_WIDENS = {want: frozenset(have for have in DTYPES if have is not BOOL and np.can_cast(have, want, "safe")) for want in DTYPES}
 _NO_CODE = frozenset((np.ndarray, float, int, bool))       # converting these runs no code of the caller's
 
 
@@ -48,7 +52,20 @@ class Gate:
             flags = value.flags
             if flags.c_contiguous and flags.aligned:
                 return self._clean(value, convert) if read and self.dtype is BOOL else value
+        if convert and type(value) in _NO_CODE:
+            ready = self._quick(value)
+            if ready is not None:
+                return ready
         return self._convert(value, convert, read)
+
+    def _quick(self, value: Any) -> Any:
+        """What `_convert` makes of the usual: another layout, a narrower dtype, a number. None: it has to decide."""
+        want = self.dtype
+        if type(value) is _ndarray:
+            return value.astype(want, "C") if value.dtype in _WIDENS[want] and value.nbytes <= _SMALL else None
+        if want.kind == "f" and (type(value) is float or (type(value) is int and -_EXACT <= value <= _EXACT)):
+            return np.array(value, want) if want is FLOAT64 or -_SMALL <= value <= _SMALL else None
+        return None
 
     def _convert(self, value: Any, convert: bool, read: bool) -> Any:
         if isinstance(value, Node):
@@ -258,24 +275,27 @@ class Loaded:
     def place(self, w: Workspace, args: Any) -> list[Any]:
         """Point at the arguments; the buffers are the caller's to keep, as long as the call and no longer."""
         held: list[Any] = []
-        for i, a in enumerate(args):
-            gate = self.gates[i]
+        bases, scalar, states = w.bases, self.scalar, self.states
+        for i, (a, gate, shape) in enumerate(zip(args, self.gates, self.shapes)):  # noqa: B905 - none, if they have been placed
             given = type(a)
+            if scalar[i] and (given is float or given is np.float64):
+                w.cells[i] = a
+                continue
             a = gate.check(a)
             if given is not _ndarray and given not in _NO_CODE:
                 # An __array__ ran, and may have resized what pointers were taken of: first all arguments, then pointers.
                 rest = [g.check(b) for g, b in zip(self.gates[i + 1:], args[i + 1:], strict=True)]
                 return self.place(w, [*args[:i], a, *rest])
-            if a.shape != self.shapes[i]:
+            if a.shape != shape:
                 raise gate.wrong_shape(a.shape)
-            if self.states and not a.flags.writeable and self.is_state(a):
+            if states and not a.flags.writeable and self.is_state(a):
                 a = a.copy()             # as it is now, whatever the run writes first
-            if self.scalar[i]:
+            if scalar[i]:
                 w.cells[i] = a
             else:
                 buffer = _from_buffer(a)
                 held.append(buffer)
-                w.bases[FIRST + i] = buffer
+                bases[FIRST + i] = buffer
         return held
 
     def is_state(self, a: Any) -> bool:

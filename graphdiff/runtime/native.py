@@ -21,6 +21,11 @@ new = ffi.new
 NULL = ffi.NULL
 
 
+def address(array: Any) -> int:
+    """Of the first byte of a C-contiguous array."""
+    return int(ffi.cast("uintptr_t", from_buffer(array)))
+
+
 def isa() -> str:
     """Name of the kernel table in use."""
     return str(ffi.string(lib.gd_isa()).decode())

@@ -1,0 +1,131 @@
+"""Arrays of the caller's that results are written to: what they must be, and whether a run may write to them directly.
+
+Arrays are compared by the bytes they span, in sorted order: a call with hundreds of results compares no array with every other.
+"""
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ..errors import DTypeError, NodeTypeError, ShapeError
+from ..runtime.native import address
+
+Span = tuple[int, int]      # first byte, and the byte behind the last
+
+
+def in_structure(keys: Any, out: Any, n: int) -> list[Any]:
+    """The n arrays of `out`, which has the structure that the outputs were given in (see Function.keys)."""
+    if keys is None:
+        out = list(out) if isinstance(out, (list, tuple)) and len(out) == 1 else [out]
+    elif keys is tuple:
+        if not isinstance(out, (list, tuple)):
+            raise NodeTypeError(f"out: a list of {n} arrays is needed, not {type(out).__name__}")
+        out = list(out)
+    else:
+        if not isinstance(out, Mapping) or set(out) != set(keys):
+            raise NodeTypeError(f"out: a dict with the keys {list(keys)} is needed")
+        out = [out[k] for k in keys]
+    if len(out) != n:
+        raise ShapeError(f"out: {n} arrays needed, {len(out)} given")
+    return list(out)
+
+
+def check_targets(targets: Sequence[Any], specs: Sequence[tuple[tuple[int, ...], Any]]) -> list[Span] | None:
+    """What they span, in ascending order, if all are plain contiguous arrays, which a run can write to; else None.
+
+    Raises where one is not what it must be, or two share memory.
+    """
+    spans = []
+    plain = True
+    for i, (t, (shape, dtype)) in enumerate(zip(targets, specs, strict=True)):
+        if type(t) is np.ndarray and t.dtype is dtype and t.shape == shape:
+            flags = t.flags
+            if flags.c_contiguous and flags.writeable and flags.aligned:
+                first = address(t)
+                spans.append((first, first + t.nbytes))
+                continue
+        plain = _check_odd(f"out[{i}]", t, shape, dtype) and plain
+        spans.append(_span(t))
+    if len(spans) > 1:
+        in_order = sorted([s for s in spans if s[0] < s[1]])
+        if any([s[1] > t[0] for s, t in pairwise(in_order)]):
+            _check_apart(targets, spans)
+        spans = in_order
+    return spans if plain else None
+
+
+def _check_odd(name: str, t: Any, shape: tuple[int, ...], dtype: Any) -> bool:
+    if not isinstance(t, np.ndarray) or isinstance(t, np.ma.MaskedArray):
+        raise NodeTypeError(f"{name}: an array is needed, not {type(t).__name__}")
+    if t.dtype != dtype or not t.dtype.isnative:
+        raise DTypeError(f"{name}: dtype {t.dtype} given, {dtype.name} needed")
+    if t.shape != shape:
+        raise ShapeError(f"{name}: shape {list(t.shape)} given, {list(shape)} needed")
+    if not t.flags.writeable:
+        raise ShapeError(f"{name}: the array is read-only")
+    if not t.flags.c_contiguous and _folds(t):
+        raise ShapeError(f"{name}: elements of the array share memory with one another")
+    return t.flags.c_contiguous and t.flags.aligned and type(t) is np.ndarray
+
+
+def _folds(a: np.ndarray[Any, Any]) -> bool:
+    """Two of its elements share bytes."""
+    reach = a.itemsize
+    for step, n in sorted((abs(s), n) for s, n in zip(a.strides, a.shape, strict=True) if n > 1):
+        if step < reach:                        # not nested: every element has to be looked at
+            at = np.zeros(1, np.int64)
+            for s, m in zip(a.strides, a.shape, strict=True):
+                at = (at[:, None] + s * np.arange(m)).ravel()
+            at.sort()
+            return bool((np.diff(at) < a.itemsize).any())
+        reach = step * (n - 1) + reach
+    return False
+
+
+def _span(a: np.ndarray[Any, Any]) -> Span:
+    if not a.size:
+        return 0, 0
+    if a.flags.c_contiguous:
+        first = address(a)
+        return first, first + a.nbytes
+    first = last = a.__array_interface__["data"][0]
+    for step, n in zip(a.strides, a.shape, strict=True):
+        if step < 0:
+            first += step * (n - 1)
+        else:
+            last += step * (n - 1)
+    return first, last + a.itemsize
+
+
+def _check_apart(targets: Sequence[Any], spans: Sequence[Span]) -> None:
+    """Raise ShapeError if two of them have a byte in common: what they span may meet where their elements do not."""
+    near: list[tuple[int, int, int]] = []       # those before that reach beyond where the next begins
+    for here in sorted([(*s, i) for i, s in enumerate(spans) if s[0] < s[1]]):
+        near = [s for s in near if s[1] > here[0]]
+        for s in near:
+            if np.shares_memory(targets[s[2]], targets[here[2]], max_work=-1):
+                i, j = sorted((s[2], here[2]))
+                raise ShapeError(f"out[{j}] and out[{i}] overlap in memory")
+        near.append(here)
+
+
+def share_memory(spans: Sequence[Span], others: Sequence[Any]) -> bool:
+    """Does what another array spans meet one of these, which are in order and apart?"""
+    if len(spans) == 1:
+        start, stop = spans[0]
+        for a in others:
+            first, end = _span(a)
+            if start < end and first < stop:
+                return True
+        return False
+    starts = [s[0] for s in spans]
+    for a in others:
+        first, end = _span(a)
+        at = bisect_left(starts, end)
+        if at and spans[at - 1][1] > first:
+            return True
+    return False
