@@ -219,9 +219,12 @@ class Function:
     def _into(self, loaded: Loaded, args: Sequence[Any], out: Any) -> Any:
         """Results into the caller's arrays: directly where that is safe, else computed first and copied."""
         targets = in_structure(self.keys, out, len(self.outputs))
-        spans = check_targets(targets, loaded.out_specs)
-        safe = spans is not None and not share_memory(spans, [a for a in args if isinstance(a, np.ndarray)]) and not (
-            self._state and share_memory(spans, [v.array for v in self._state]))
+        safe = check_targets(targets, loaded.out_specs)
+        if safe:
+            read = [a for a in args if isinstance(a, np.ndarray)]
+            for v in self._state:
+                read.append(v.array)
+            safe = not share_memory(targets, read)
         results = loaded.call(args, targets if safe else None)
         if not safe:
             for t, r in zip(targets, results, strict=True):
@@ -336,7 +339,8 @@ class Bound:
                 Gate(f"out[{i}]", shape, dtype).check(t, convert=False, read=False)
                 if t.shape != shape or not t.flags.writeable:
                     raise ShapeError(f"out[{i}]: a writeable array of shape {list(shape)} is needed")
-            if share_memory(check_targets(results, loaded.out_specs) or (), arrays):
+            check_targets(results, loaded.out_specs)
+            if share_memory(results, arrays):
                 raise ShapeError("out: an array overlaps one of the arguments")
         self._held = [native.from_buffer(a) for a in [*arrays, *results]]
         for number, buffer in enumerate(self._held, FIRST):

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from ..errors import DTypeError, NodeTypeError, ShapeError
 from ..runtime.native import address
 
 Span = tuple[int, int]      # first byte, and the byte behind the last
+FEW = 6                     # comparisons of two arrays that take less time than to sort what they span
 
 
 def in_structure(keys: Any, out: Any, n: int) -> list[Any]:
@@ -34,28 +34,18 @@ def in_structure(keys: Any, out: Any, n: int) -> list[Any]:
     return list(out)
 
 
-def check_targets(targets: Sequence[Any], specs: Sequence[tuple[tuple[int, ...], Any]]) -> list[Span] | None:
-    """What they span, in ascending order, if all are plain contiguous arrays, which a run can write to; else None.
-
-    Raises where one is not what it must be, or two share memory.
-    """
-    spans = []
+def check_targets(targets: Sequence[Any], specs: Sequence[tuple[tuple[int, ...], Any]]) -> bool:
+    """Are all plain contiguous arrays, which a run can write to? Raises where one is not what it must be, or two share memory."""
     plain = True
     for i, (t, (shape, dtype)) in enumerate(zip(targets, specs, strict=True)):
         if type(t) is np.ndarray and t.dtype is dtype and t.shape == shape:
             flags = t.flags
             if flags.c_contiguous and flags.writeable and flags.aligned:
-                first = address(t)
-                spans.append((first, first + t.nbytes))
                 continue
         plain = _check_odd(f"out[{i}]", t, shape, dtype) and plain
-        spans.append(_span(t))
-    if len(spans) > 1:
-        in_order = sorted([s for s in spans if s[0] < s[1]])
-        if any([s[1] > t[0] for s, t in pairwise(in_order)]):
-            _check_apart(targets, spans)
-        spans = in_order
-    return spans if plain else None
+    if len(targets) > 1:
+        _check_apart(targets)
+    return plain
 
 
 def _check_odd(name: str, t: Any, shape: tuple[int, ...], dtype: Any) -> bool:
@@ -101,31 +91,32 @@ def _span(a: np.ndarray[Any, Any]) -> Span:
     return first, last + a.itemsize
 
 
-def _check_apart(targets: Sequence[Any], spans: Sequence[Span]) -> None:
+def _check_apart(targets: Sequence[Any]) -> None:
     """Raise ShapeError if two of them have a byte in common: what they span may meet where their elements do not."""
+    spans = sorted([(*_span(t), i) for i, t in enumerate(targets)])
     near: list[tuple[int, int, int]] = []       # those before that reach beyond where the next begins
-    for here in sorted([(*s, i) for i, s in enumerate(spans) if s[0] < s[1]]):
-        near = [s for s in near if s[1] > here[0]]
-        for s in near:
-            if np.shares_memory(targets[s[2]], targets[here[2]], max_work=-1):
-                i, j = sorted((s[2], here[2]))
-                raise ShapeError(f"out[{j}] and out[{i}] overlap in memory")
+    for here in spans:
+        if near:
+            near = [s for s in near if s[1] > here[0]]
+            for s in near:
+                if np.shares_memory(targets[s[2]], targets[here[2]], max_work=-1):
+                    i, j = sorted((s[2], here[2]))
+                    raise ShapeError(f"out[{j}] and out[{i}] overlap in memory")
         near.append(here)
 
 
-def share_memory(spans: Sequence[Span], others: Sequence[Any]) -> bool:
-    """Does what another array spans meet one of these, which are in order and apart?"""
-    if len(spans) == 1:
-        start, stop = spans[0]
-        for a in others:
-            first, end = _span(a)
-            if start < end and first < stop:
-                return True
-        return False
-    starts = [s[0] for s in spans]
+def share_memory(targets: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Does what one of the targets spans, which are apart from each other, meet what another array does?"""
+    if len(targets) * len(others) <= FEW:
+        return any([np.may_share_memory(t, a) for t in targets for a in others])
+    spans = sorted([_span(t) for t in targets])
+    starts, ends, reach = [s[0] for s in spans], [], 0
+    for _, end in spans:
+        reach = max(reach, end)
+        ends.append(reach)                      # the farthest of all that begin no later
     for a in others:
         first, end = _span(a)
         at = bisect_left(starts, end)
-        if at and spans[at - 1][1] > first:
+        if at and ends[at - 1] > first:
             return True
     return False
