@@ -95,6 +95,8 @@ def _operand_text(size: Size) -> str:
     return size.text if alone and mono[0][0].op not in ("//", "%") else f"({size.text})"
 
 
+AS_VALUE = "as a value in the graph, write gd.size(x, axis)"
+
 
 class Dim:
     """A size known only when a function meets arrays. Immutable; made by `Dim.name` and by arithmetic.
@@ -140,8 +142,13 @@ class Dim:
 
     # Arithmetic.
 
+    def _operand(self, other: object) -> Size | None:
+        if isinstance(other, (float, np.floating)):
+            raise NodeTypeError(f"with {other!r} the size {shown(self)} makes no size; {AS_VALUE} and compute with that")
+        return size_or_none(other)
+
     def __add__(self, other: object) -> Size:
-        size = size_or_none(other)
+        size = self._operand(other)
         if size is None:
             return NotImplemented
         out = dict(self.terms)
@@ -158,15 +165,15 @@ class Dim:
         return self
 
     def __sub__(self, other: object) -> Size:
-        size = size_or_none(other)
+        size = self._operand(other)
         return NotImplemented if size is None else self + -size
 
     def __rsub__(self, other: object) -> Size:
-        size = size_or_none(other)
+        size = self._operand(other)
         return NotImplemented if size is None else -self + size
 
     def __mul__(self, other: object) -> Size:
-        size = size_or_none(other)
+        size = self._operand(other)
         if size is None:
             return NotImplemented
         terms = _terms(size)
@@ -192,34 +199,33 @@ class Dim:
         return out
 
     def __floordiv__(self, other: object) -> Size:
-        size = size_or_none(other)
+        size = self._operand(other)
         return NotImplemented if size is None else _floordiv(self, size)
 
     def __rfloordiv__(self, other: object) -> Size:
-        size = size_or_none(other)
+        size = self._operand(other)
         return NotImplemented if size is None else _floordiv(size, self)
 
     def __mod__(self, other: object) -> Size:
-        size = size_or_none(other)
+        size = self._operand(other)
         return NotImplemented if size is None else _mod(self, size)
 
     def __rmod__(self, other: object) -> Size:
-        size = size_or_none(other)
+        size = self._operand(other)
         return NotImplemented if size is None else _mod(size, self)
 
     def __divmod__(self, other: object) -> tuple[Size, Size]:
-        size = size_or_none(other)
+        size = self._operand(other)
         return NotImplemented if size is None else (_floordiv(self, size), _mod(self, size))
 
     def __rdivmod__(self, other: object) -> tuple[Size, Size]:
-        size = size_or_none(other)
+        size = self._operand(other)
         return NotImplemented if size is None else (_floordiv(size, self), _mod(size, self))
 
     def __truediv__(self, other: object) -> Size:
-        if size_or_none(other) is None:
+        if self._operand(other) is None:
             return NotImplemented
-        raise NodeTypeError(f"the size {shown(self)} divides by //, to a size; "
-                            "as a value in the graph, write gd.size(x, axis) and divide that")
+        raise NodeTypeError(f"the size {shown(self)} divides by //, to a size; {AS_VALUE} and divide that")
 
     __rtruediv__ = __truediv__
 

@@ -266,6 +266,74 @@ def test_overlapping_outs_are_refused():
     m = np.empty(8)
     f(np.zeros(4), out=[m[::2], m[1::2]])        # interleaved: no byte in common
     assert m.tolist() == [1, 2] * 4
+    checked()
+
+
+def test_many_outs_are_compared_by_what_they_span():
+    """Of hundreds of results two that meet are named, whichever they are; and one that meets an argument, or a variable, is written last."""
+    n, k = 4, 60
+    x, w = gd.input("x", (n,)), gd.variable(np.arange(float(n)), "w")
+    f = gd.function([x], [x * float(i) + w for i in range(k)])
+    m = np.empty((k + 1) * n)
+    a = np.arange(float(n))
+    want = [a * i + a for i in range(k)]
+    apart = [m[i * n:i * n + n] for i in range(k)]
+    f(a, out=apart)
+    assert all(np.array_equal(g, e) for g, e in zip(apart, want, strict=True))
+    for i, j in ((0, 1), (3, 59), (57, 20)):
+        outs = list(apart)
+        outs[i] = m[j * n + 2:j * n + n + 2] if j == k - 1 else m[j * n:j * n + n]
+        with pytest.raises(ValueError, match=rf"out\[{max(i, j)}\] and out\[{min(i, j)}\] overlap"):
+            f(a, out=outs)
+        checked()
+    for shift in (-3, 0, 3):                     # the argument meets several results, which are written as it is read
+        m[:] = 7.0
+        at = 20 * n + shift
+        here = m[at:at + n]
+        here[:] = a
+        f(here, out=apart)
+        assert all(np.array_equal(g, e) for g, e in zip(apart, want, strict=True)), shift
+        checked()
+    columns = np.empty((n, k))
+    f(a, out=[columns[:, i] for i in range(k)])          # what they span meets, their elements do not
+    assert np.array_equal(columns.T, want)
+    bound = f.bind(a, out=apart)
+    assert bound() is not None and all(np.array_equal(g, e) for g, e in zip(apart, want, strict=True))
+    with pytest.raises(ValueError, match="overlap"):
+        f.bind(m[5:5 + n], out=apart)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int64", "int32", "uint8"])
+def test_arguments_that_are_converted_on_the_way(dtype):
+    """Small ones by a short way, large ones and those that lose something by the long one: the same values and the same refusals."""
+    x = gd.input("x", ("n",), dtype)
+    f = gd.function([x], x)
+    for n in (5, 9000):
+        for have in ("float64", "float32", "float16", "int64", "int32", "uint8", "bool"):
+            base = (np.arange(2 * n) % 7).astype(have)
+            for a in (base[::2], base[n:0:-1], base[:n], base[:n].byteswap().view(base.dtype.newbyteorder())):
+                if np.can_cast(have, dtype) or (np.dtype(dtype).kind == "f" and np.dtype(have).kind in "iub"):
+                    got = f(a)
+                    assert got.dtype == dtype and np.array_equal(got, a) and not np.shares_memory(got, a)
+                else:
+                    with pytest.raises(TypeError, match="argument x"):
+                        f(a)
+                checked()
+
+
+def test_numbers_that_are_converted_on_the_way():
+    for dtype, good, bad in (("float64", [2, -3.5, 2**53, np.float64(0.1), np.float32(0.1), True, float("nan"), -0.0], [1j, "1", None]),
+                             ("float32", [2, 0.1, 3e38, float("inf")], [1e39, 2**200]), ("float16", [0.1, 65504, -4], [65600.0, 1e6]),
+                             ("int64", [2, -2**63, True], [2**63, 0.5]), ("uint8", [255, False], [256, -1])):
+        x = gd.input("x", (), dtype)
+        f = gd.function([x], x.reshape((1,)))
+        for value in good:
+            assert f(value).tobytes() == np.array([value]).astype(dtype).tobytes(), (dtype, value)
+            checked()
+        for value in bad:
+            with pytest.raises((TypeError, ValueError), match="argument x"):
+                f(value)
+            checked()
 
 
 def test_out_whose_elements_overlap_is_refused():

@@ -232,3 +232,32 @@ def test_named_sizes_as_indices_from_the_end():
         with pytest.raises(gd.errors.ShapeError, match=r"x\.at\[\.\.\.\]\.set: element -\d of axis 0 is asked for(.|\n)*test_sizes\.py:\d+"):
             gd.function([x], build())(v)
         checked()
+
+
+def test_ranges_and_labels_of_named_sizes():
+    x = gd.input("x", ("b", 3))
+    labels = gd.input("labels", (3,), "int64")
+    b = x.shape[0]
+    f = gd.function([x, labels], [gd.arange(b), gd.arange(1, b + 1), gd.arange(2, b, 3), gd.arange(start=5, stop=b),
+                                  gd.arange(0, b, 2, dtype="float32"), gd.one_hot(labels, b)])
+    for n in (7, 9, 5):
+        got = f(np.zeros((n, 3)), np.array([0, 4, n]))
+        want = [np.arange(n), np.arange(1, n + 1), np.arange(2, n, 3), np.arange(5, n), np.arange(0, n, 2, dtype="float32"),
+                np.eye(n + 1)[[0, 4, n], :n]]
+        for g, w in zip(got, want, strict=True):
+            assert g.dtype == w.dtype and np.array_equal(g, w)
+            checked()
+    with pytest.raises(ValueError, match=r"arange: size b - 5 .* is negative: -3"):
+        f(np.zeros((2, 3)), np.array([0, 1, 2]))
+    for bad in (lambda: gd.arange(0.5, b), lambda: gd.arange(b, 0, -1), lambda: gd.arange(b, b + 3), lambda: gd.arange(0, b, 0)):
+        with pytest.raises(TypeError, match=r"arange: with a named size as a bound, (start|step) is an int"):
+            bad()
+        checked()
+
+
+def test_sizes_and_fractions():
+    b = gd.input("x", ("b", 3)).shape[0]
+    for bad in (lambda: b * 1.5, lambda: 1.5 + b, lambda: b - np.float32(2), lambda: b / 2, lambda: 1 / b, lambda: b // 0.5):
+        with pytest.raises(TypeError, match=r"as a value in the graph, write gd\.size\(x, axis\)"):
+            bad()
+        checked()

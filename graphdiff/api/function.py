@@ -222,9 +222,7 @@ class Function:
         safe = check_targets(targets, loaded.out_specs)
         if safe:
             read = [a for a in args if isinstance(a, np.ndarray)]
-            for v in self._state:
-                read.append(v.array)
-            safe = not share_memory(targets, read)
+            safe = not share_memory(targets, [*read, *[v.array for v in self._state]])
         results = loaded.call(args, targets if safe else None)
         if not safe:
             for t, r in zip(targets, results, strict=True):

@@ -108,7 +108,7 @@ def _check_apart(targets: Sequence[Any]) -> None:
 def share_memory(targets: Sequence[Any], others: Sequence[Any]) -> bool:
     """Does what one of the targets spans, which are apart from each other, meet what another array does?"""
     if len(targets) * len(others) <= FEW:
-        return any([np.may_share_memory(t, a) for t in targets for a in others])
+        return any(np.may_share_memory(t, a) for t in targets for a in others)
     spans = sorted([_span(t) for t in targets])
     starts, ends, reach = [s[0] for s in spans], [], 0
     for _, end in spans:

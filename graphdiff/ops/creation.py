@@ -78,14 +78,26 @@ def _count(n: Any, shape: Any) -> Node:
 
 @public
 def arange(*args: Any, start: Any = None, stop: Any = None, step: Any = None, dtype: Any = None) -> Node:
-    """numpy.arange as a constant, (stop), (start, stop) or (start, stop, step), which may also be given by name; of a named size, 0
-    to size - 1 counted when a function runs."""
+    """numpy.arange as a constant, (stop), (start, stop) or (start, stop, step), which may also be given by name. stop may be a named
+    size, if the others are integers and step is above 0: then they are counted when a function runs."""
     args = _bounds(args, start, stop, step)
-    if len(args) == 1 and isinstance(args[0], Dim):
-        n = _count(args[0], (args[0],))
+    if any(isinstance(v, Dim) for v in args):
+        n = _sized(*((0, *args, 1) if len(args) == 1 else args))
         return n if dtype is None else cast(n, as_dtype(dtype))
     a = _ranged(args)
     return make_constant(converted(a, as_dtype(a.dtype if dtype is None else dtype)))
+
+
+def _sized(start: Any, stop: Any, step: Any) -> Node:
+    """start, start + step, .. below a named size."""
+    for v, name in ((start, "start"), (step, "step")):
+        if isinstance(v, bool) or not isinstance(v, (int, np.integer)) or (name == "step" and v < 1):
+            raise NodeTypeError(f"with a named size as a bound, {name} is an int{' above 0' if name == 'step' else ''}, not {v}"
+                                "\nhint: compute with gd.arange(size) instead")
+    n = as_shape(((stop - int(start) + int(step) - 1) // int(step),))[0]
+    count = _count(n, (n,))
+    count = count * int(step) if step != 1 else count
+    return count + int(start) if start != 0 else count
 
 
 def _ranged(args: tuple[Any, ...]) -> Any:

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import BOOL, FLOAT16, INT64, as_dtype
+from ..dims import Dim
+from ..dtypes import BOOL, FLOAT16, FLOAT32, INT64, as_dtype
 from ..errors import DTypeError, NodeTypeError, ShapeError
 from ..graph.build import SLICING, as_node, make, make_constant, public
 from ..graph.node import Node, known_as
 from ..graph.opdef import NEVER, OpDef, register
 from ..specs import as_shape, broadcast, check_memory, check_shape, format_shape, nelements, normalize_axis
-from .creation import full, zeros, zeros_like
+from .creation import arange, full, zeros, zeros_like
 from .families import cast, floating
 from .gathers import moved_inside
 from .movement import cut, expand_to, is_whole, permute, reshape_to, slice_axes
@@ -397,18 +398,21 @@ def from_zero(i: Node) -> Node:
 
 
 @public
-def one_hot(labels: Any, n: int, dtype: Any = "float64") -> Node:
+def one_hot(labels: Any, n: Any, dtype: Any = "float64") -> Node:
     """A new last axis of size n with 1 at the label, zeros elsewhere (all zeros for a label outside 0 .. n-1)."""
     from .binary import equal
     labels = as_node(labels)
     if labels.dtype.kind not in "iu":
         raise DTypeError(f"labels must be integers, not {labels.dtype}")
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
-        raise ShapeError(f"n must be an int >= 0, not {n!r}")
-    check_shape((*labels.shape, int(n)), INT64)
-    check_memory((int(n),), INT64)
+    named = isinstance(n, Dim)
+    if not named and (isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0):
+        raise ShapeError(f"n must be an int >= 0 or a named size, not {n!r}")
+    n = n if named else int(n)
+    check_shape((*labels.shape, n), INT64)
+    if not named:
+        check_memory((n,), INT64)
     column = reshape_to(labels, (*labels.shape, 1))
-    return cast(equal(cast(column, INT64), np.arange(n)), as_dtype(dtype))
+    return cast(equal(cast(column, INT64), arange(n) if named else np.arange(n)), as_dtype(dtype))
 
 
 # -- segments ------------------------------------------------------------------------------------------------------
@@ -433,8 +437,9 @@ def _segment_max_vjp(g: Node, node: Node, needs: Any) -> Any:
     hit = equal(x, make(GATHER, (node, ids), (0,)))
     if x.dtype.kind == "f":
         hit = logical_or(hit, not_equal(x, x))
-    count = _summed(cast(hit, x.dtype), ids, node._attrs[0])
-    return (where(hit, make(GATHER, (g / where(equal(count, 0.0), 1.0, count), ids), (0,)), 0.0), None)
+    count = _summed(cast(hit, FLOAT32 if x.dtype is FLOAT16 else x.dtype), ids, node._attrs[0])
+    share = cast(g / where(equal(count, 0.0), 1.0, count), x.dtype)
+    return (where(hit, make(GATHER, (share, ids), (0,)), 0.0), None)
 
 
 def _segment_max_lower(ctx: Any, node: Node) -> Any:
@@ -478,9 +483,10 @@ def segment_mean(data: Any, segment_ids: Any, num_segments: Any) -> Node:
     x, ids = _segments(data, segment_ids)
     (num_segments,) = as_shape((num_segments,))
     x = floating(x)
-    count = _summed(full((ids.shape[0],), 1, x.dtype if x.dtype is not FLOAT16 else "float32"), ids, num_segments)
+    wide = cast(x, FLOAT32 if x.dtype is FLOAT16 else x.dtype)
+    count = _summed(full((ids.shape[0],), 1, wide.dtype), ids, num_segments)
     count = reshape_to(maximum(count, 1.0), (num_segments, *[1] * (x.ndim - 1)))
-    return cast(_summed(x, ids, num_segments) / count, x.dtype)
+    return cast(_summed(wide, ids, num_segments) / count, x.dtype)
 
 
 @public

@@ -474,18 +474,18 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> N
     -inf: the largest or smallest sum of absolute values of a column (1, -1) or row. What needs singular values ("nuc", 2
     and -2 of a matrix) is refused.
     """
-    x = floating(x)
+    x, back = _wide(x)             # of float16, squares and powers would leave its range long before their root does
     axes = _axes(x, axis)
     keep = _flag(keepdims)
     order = range(x.ndim) if axis is None else normalize_axes(axis, x.ndim)
     if ord is None or (ord == 2 and len(order) == 1):
         from .unary import square
-        return root(make(SUM, (square(x),), (axes, keep)))
+        return cast(root(make(SUM, (square(x),), (axes, keep))), back)
     if len(order) == 1:
-        return _vector_norm(x, ord, axes, keep)
+        return cast(_vector_norm(x, ord, axes, keep), back)
     if len(order) != 2:
         raise ShapeError(f"ord={ord!r} needs one axis (a vector) or two (a matrix), not {len(order)}\nhint: gd.norm(gd.ravel(x), ord)")
-    return _matrix_norm(x, ord, order[0], order[1], keep)
+    return cast(_matrix_norm(x, ord, order[0], order[1], keep), back)
 
 
 def _known_empty(x: Node, axes: tuple[int, ...]) -> bool:
