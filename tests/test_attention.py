@@ -56,6 +56,21 @@ def test_blocks(m, n, d, e, causal):
     agree(draw((5, m, d), (5, n, d), (5, n, e)), None, causal)          # several batch elements: the other way backward
 
 
+# Few queries: keys are read where they lie, rows of them long or short; values past several queries at once. 1027 keys are several blocks.
+@pytest.mark.parametrize("dtype, rtol", [("float64", 1e-12), ("float32", 2e-5)])
+@pytest.mark.parametrize("m", [1, 2, 3, 4, 5, 9, 16, 17])
+@pytest.mark.parametrize("d, e", [(64, 64), (70, 33), (16, 130), (5, 64), (32, 7)])
+def test_few_queries(m, d, e, dtype, rtol):
+    for n in (1, 17, 300, 1027):
+        given = draw((2, m, d), (2, n, d), (2, n, e), dtype, n)
+        agree(given, None, n % 2 == 1, rtol)
+        agree(given, np.random.default_rng(n).random((m, n)) < 0.7, False, rtol)
+    turned = [np.ascontiguousarray(x.mT) for x in given]              # no row is one piece
+    n = [gd.input(name, x.shape, x.dtype) for name, x in zip("qkv", turned, strict=True)]
+    got = run([gd.attention(*[x.mT for x in n])], dict(zip(n, turned, strict=True)))[0]
+    close(got, both(given)[1][0], 10 * rtol)
+
+
 # Heads cut from rows: results are rows again without a copy. Few batch elements and many are different ways backward.
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("batch, heads", [((), 3), ((2,), 1), ((2, 3), 5), ((1,), 2), ((0,), 2)])
