@@ -243,27 +243,63 @@ def _product(sizes: Any) -> int:
 def _lower(ctx: Any, node: Node) -> Any:
     terms, out = _terms(node._attrs[0])
     parts = [_Part(ctx.view(x), term) for x, term in zip(node.inputs, terms, strict=True)]
-    for i, j in _path(node._attrs[0], [x.shape for x in node.inputs]):
+    path = _path(node._attrs[0], [x.shape for x in node.inputs])
+    for k, (i, j) in enumerate(path):
         b, a = parts.pop(j), parts.pop(i)
         keep = set(out).union(*[p.labels for p in parts])
         both = "".join(dict.fromkeys(a.labels + b.labels))
         want = out if not parts else "".join([label for label in both if label in keep])
+        partner = _partner(path[k + 1:], parts)
+        if partner is not None and set(want) == set(both):
+            want = _ready(want, partner.labels, set(out).union(*[p.labels for p in parts if p is not partner]))
         parts.append(_pair(ctx, a, b, want))
     return _sum_to(ctx, parts[0], out).order(out)
 
 
+def _partner(path: Sequence[tuple[int, int]], parts: Sequence[_Part]) -> _Part | None:
+    """What the result that goes to the end of `parts` is multiplied with, unless that is a result as well."""
+    there: list[_Part | None] = [*parts, None]
+    at = len(parts)                     # of that result
+    for i, j in path:
+        if at in (i, j):
+            return there[i if at == j else j]
+        del there[j], there[i]
+        there.append(None)
+        at -= 2
+    return None
+
+
+def _ready(labels: str, partner: str, keep: set[str]) -> str:
+    """An order of labels that a product with `partner` reads as matrices, one behind the other."""
+    summed = [label for label in labels if label in partner and label not in keep]
+    alone = [label for label in labels if label not in partner]
+    if not summed or not alone:
+        return labels
+    return "".join([label for label in labels if label in partner and label in keep] + alone + summed)
+
+
 def _sum_to(ctx: Any, p: _Part, keep: str) -> _Part:
     """Sum over the labels that are not in `keep`. Small integers and bools are summed in int64, then wrapped back."""
-    gone = "".join([label for label in p.labels if label not in keep])
-    if not gone:
-        return p
-    # Kept axes as the result wants them when that is all they are (the sum then writes it in order).
-    left = "".join([label for label in dict.fromkeys(keep) if label in p.labels])
-    view, dtype = p.order(left + gone), p.view.dtype
-    if dtype.kind != "f":
-        view = ctx.cast(view, INT64)
-    total = ctx.emit("sum", ctx.new(view.shape[:len(left)], view.dtype), [view], [len(gone)])
-    return _Part(ctx.cast(total, dtype), left)
+    dtype = p.view.dtype
+    if dtype.kind != "f" and not set(p.labels) <= set(keep):
+        p = _Part(ctx.cast(p.view, INT64), p.labels)
+    while True:
+        lying = _lying(p)
+        gone = [label for label in lying if label not in keep]
+        if not gone:
+            return _Part(ctx.cast(p.view, dtype), p.labels)
+        # Those that lie apart are summed up one run after the other, the inner one first, so that memory is read in order. Results are
+        # small next to that. (A sum of sums of float16 would be rounded twice.)
+        k = len(lying)
+        while k > 0 and dtype is not FLOAT16 and lying[k - 1] in keep:
+            k -= 1
+        run = k
+        while run > 0 and lying[run - 1] not in keep:
+            run -= 1
+        gone = list(lying[run:k]) or gone
+        left = [label for label in lying if label not in gone]
+        view = p.order("".join(left + gone))
+        p = _Part(ctx.emit("sum", ctx.new(view.shape[:len(left)], view.dtype), [view], [len(gone)]), "".join(left))
 
 
 def _pair(ctx: Any, a: _Part, b: _Part, want: str) -> _Part:
@@ -272,6 +308,10 @@ def _pair(ctx: Any, a: _Part, b: _Part, want: str) -> _Part:
     summed = "".join([label for label in a.labels if label in b.labels and label not in want])
     if not summed:
         return _Part(ctx.map("multiply", a.along(want), b.along(want)), want)
+    across = _across(a, b, want)
+    if across is not None:
+        return _sum_to(ctx, _Part(ctx.map("multiply", a.along(across), b.along(across)), across), want)
+    a, b = _in_matrices(ctx, a, b, want), _in_matrices(ctx, b, a, want)
     if want and want[-1] in a.labels and want[-1] not in b.labels:
         a, b = b, a                     # the last axis of the result belongs to the columns: rows are written in one piece
     batch = "".join([label for label in want if label in a.labels and label in b.labels])
@@ -297,6 +337,42 @@ def _pair(ctx: Any, a: _Part, b: _Part, want: str) -> _Part:
         target = out.view.reshape(shape(rows, columns))
     ctx.emit("matmul", target, [left, right])
     return out
+
+
+def _innermost(p: _Part) -> str:
+    """The label whose elements lie closest."""
+    steps = [(abs(s), label) for s, n, label in zip(p.view.strides, p.view.shape, p.labels, strict=True) if n > 1 and s]
+    return min(steps)[1] if steps else ""
+
+
+def _across(a: _Part, b: _Part, want: str) -> str | None:
+    """Where one part has all labels and neighbours in memory belong to different sums: its labels in the order they lie. Products
+    of single elements, summed up in that order, read every line once; as matrices they would be read a line for every element."""
+    if a.view.dtype is FLOAT16:                             # its products would be rounded
+        return None
+    if set(a.labels) < set(b.labels) or (set(a.labels) == set(b.labels) and b.view.contiguous):
+        a, b = b, a
+    if not set(b.labels) <= set(a.labels):
+        return None
+    inner = _innermost(a)
+    if not inner or inner not in want or inner not in b.labels:
+        return None
+    return _lying(a)
+
+
+def _lying(p: _Part) -> str:
+    steps = sorted(zip([-abs(s) for s in p.view.strides], range(len(p.labels)), p.labels, strict=True))
+    return "".join([label for _, _, label in steps])
+
+
+def _in_matrices(ctx: Any, p: _Part, other: _Part, want: str) -> _Part:
+    """p, or a copy of it, so that neighbours in memory belong to the same matrix and not to different ones of a batch."""
+    inner = _innermost(p)
+    if inner not in want or inner not in other.labels:
+        return p
+    batch = [label for label in p.labels if label in want and label in other.labels]
+    order = "".join(batch + [label for label in p.labels if label not in batch])
+    return _Part(ctx.copy(p.order(order)), order)
 
 
 def _before(b: _Part, rows: str, summed: str, columns: str) -> tuple[str, str]:
