@@ -219,9 +219,12 @@ class _Part:
         """The view with its axes as in `labels`."""
         return self.view.transpose([self.labels.index(label) for label in labels])
 
-    def along(self, labels: str) -> Any:
-        """The same with an axis of size 1 for a label it does not have: ready to broadcast."""
-        have = self.order("".join([label for label in labels if label in self.labels]))
+    def along(self, ctx: Any, labels: str) -> Any:
+        """The same with an axis of size 1 for a label it does not have, ready to broadcast; copied where an elementwise kernel would
+        be slow: of many axes, or where it is read again and again across the lines it lies in."""
+        mine = "".join([label for label in labels if label in self.labels])
+        view = self.order(mine)
+        have = ctx.copy(view) if len(mine) < len(labels) and _innermost(self) not in mine[-1:] else ctx.near(view)
         return have.reshape([self.size(label) if label in self.labels else 1 for label in labels])
 
     def size(self, label: str) -> int:
@@ -307,10 +310,10 @@ def _pair(ctx: Any, a: _Part, b: _Part, want: str) -> _Part:
     a, b = _sum_to(ctx, a, want + b.labels), _sum_to(ctx, b, want + a.labels)
     summed = "".join([label for label in a.labels if label in b.labels and label not in want])
     if not summed:
-        return _Part(ctx.map("multiply", a.along(want), b.along(want)), want)
+        return _Part(ctx.map("multiply", a.along(ctx, want), b.along(ctx, want)), want)
     across = _across(a, b, want)
     if across is not None:
-        return _sum_to(ctx, _Part(ctx.map("multiply", a.along(across), b.along(across)), across), want)
+        return _sum_to(ctx, _Part(ctx.map("multiply", a.along(ctx, across), b.along(ctx, across)), across), want)
     a, b = _in_matrices(ctx, a, b, want), _in_matrices(ctx, b, a, want)
     if want and want[-1] in a.labels and want[-1] not in b.labels:
         a, b = b, a                     # the last axis of the result belongs to the columns: rows are written in one piece
