@@ -353,6 +353,26 @@ def test_sums_of_columns_of_products_need_no_array_of_them(shape, dtype):
     assert names(f) == ["softmax", "rows", "fused"] if len(shape) == 2 else "rows" not in names(f)
 
 
+# Rows that follow each other are taken 16 lanes at a time, eight of those together: a last one of fewer lanes, fewer than eight, blocks of
+# 4096 rows and one row more; widths of less than a register and with a rest.
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("rows, n", [(4096, 8), (4097, 9), (8191, 17), (8192, 31), (12345, 16), (2048, 33), (2063, 100), (400, 127), (1031, 64),
+                                     (129 + 512, 77)])
+def test_sums_of_narrow_columns_of_products(rows, n, dtype):
+    x, y = gd.input("x", (rows, n), dtype), gd.input("y", (rows, n), dtype)
+    a = draw([x, y])
+    for product in (x * y, x * x):
+        f = same_bits([x, y], [gd.sum(product, axis=0)], a)
+        assert names(f) == ["rows"] and f.plan.arena_nbytes == 0
+        want = np.sum((a[0].astype("f8") * a[1]) if product.inputs[1] is y else np.square(a[0].astype("f8")), axis=0)
+        np.testing.assert_allclose(f(*a)[0], want, rtol=1e-5 if dtype == "float32" else 1e-13, atol=1e-3 if dtype == "float32" else 1e-11)
+        checked()
+    # rows that do not follow each other, and what else narrow arrays are multiplied with, have arrays of products
+    wide = gd.input("wide", (rows, n + 3), dtype)
+    f = same_bits([wide, y], [gd.sum(wide[:, :n] * y, axis=0)], draw([wide, y]))
+    assert "rows" not in names(f)
+
+
 def test_sums_of_columns_of_what_has_an_array_anyway():
     x, y, w = gd.input("x", LARGE), gd.input("y", LARGE), gd.input("w", (300, 40))
     small, turned = gd.input("small", (100, 150)), gd.input("turned", (300, 2048))

@@ -267,14 +267,14 @@ static void prefetch(const state *s, int64_t row)
     }
 }
 
-/* Up to `batch` rows from number `row` on. */
-static void run_batch(state *s, int64_t row, int64_t rows, char *const *lanes)
+/* Up to `batch` rows from number `row` on, of so many elements each. */
+static void run_batch(state *s, int64_t row, int64_t rows, int64_t count, char *const *lanes)
 {
     const gdi_rows *p = s->p;
     s->row = row;
     s->rows = rows;
     s->first = 0;
-    s->count = p->n;
+    s->count = count;
     memset(s->place, 0, (size_t)p->n_axes * sizeof *s->place);
     for (int k = 0; k < p->n_out + p->n_in; k++) {
         const gdi_row_operand *o = p->operand + k;
@@ -391,9 +391,21 @@ static void run_deep(state *s, int64_t first, int64_t end, char *const *lanes)
         for (int64_t i = 0; i < p->batch && first + i < end; i++) {
             for (int k = 0; k < p->n_out; k++)
                 at[k] = lanes[k] + i * p->n * p->operand[k].size;
-            run_batch(s, first + i, least(GDI_ROWS_DEEP, (end - first - i + GDI_ROW_LANES - 1) / GDI_ROW_LANES), at);
+            run_batch(s, first + i, least(GDI_ROWS_DEEP, (end - first - i + GDI_ROW_LANES - 1) / GDI_ROW_LANES), p->n, at);
         }
     }
+}
+
+/* The same where rows follow each other in all operands: those of all lanes are one long row. */
+static void run_flat(state *s, int64_t first, int64_t end, char *const *lanes)
+{
+    const gdi_rows *p = s->p;
+    for (int64_t rows; first + p->batch <= end; first += rows * GDI_ROW_LANES) {
+        rows = least(GDI_ROWS_DEEP, (end - first - p->batch) / GDI_ROW_LANES + 1);
+        run_batch(s, first, rows, p->batch * p->n, lanes);
+    }
+    if (first < end)
+        run_batch(s, first, 1, (end - first) * p->n, lanes);
 }
 
 /* With sums down the columns, an item has the rows of `batch` lanes of a block of GDI_FOLD_BLOCK rows: every 16th. */
@@ -415,12 +427,12 @@ static void run_lanes(state *s, int64_t item, char *scratch)
         return;
     }
     if (p->deep) {
-        run_deep(s, group * GDI_FOLD_BLOCK + lane, end, lanes);
+        (p->flat ? run_flat : run_deep)(s, group * GDI_FOLD_BLOCK + lane, end, lanes);
         return;
     }
     for (int64_t row = group * GDI_FOLD_BLOCK + lane; row < end; row += GDI_ROW_LANES) {
         prefetch(s, row + GDI_ROW_LANES);
-        run_batch(s, row, least(p->batch, end - row), lanes);
+        run_batch(s, row, least(p->batch, end - row), p->n, lanes);
     }
 }
 
@@ -438,7 +450,7 @@ void gdi_rows_run(const gdi_rows *p, char *const *base, int64_t lo, int64_t hi, 
         else if (p->n_columns > 0)
             run_lanes(&s, i, scratch);
         else
-            run_batch(&s, i * p->batch, least(p->batch, p->rows - i * p->batch), NULL);
+            run_batch(&s, i * p->batch, least(p->batch, p->rows - i * p->batch), p->n, NULL);
     }
 }
 

@@ -75,6 +75,7 @@ typedef struct gdi_rows {
     int64_t batch;           /* rows of an item: they are done together when rows are short */
     int64_t block;           /* elements of a block: all of a batch, or a part of a row */
     int32_t deep;            /* GDI_ROWS_DEEP rows of one lane are done together, 16 rows apart: a chain that only adds to columns */
+    int32_t flat;            /* deep, and all lanes of a batch as one row: rows follow each other in all operands */
     int64_t items, grain;
     gdi_chain_fn *chain;     /* by number of a micro: its loop, if it is a chain; all are of one dtype */
     gdi_norm_fn norm;        /* all of a row at once (norm.h), instead of the sections; else NULL */

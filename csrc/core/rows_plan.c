@@ -14,6 +14,8 @@ enum { LONG_RUN = 128 };
 enum { CALL_NS = 8, GRAIN_QUARTER_NS = 200000 };
 /* Rows of fewer bytes are better done with others that follow them than with those 16 rows on: they make a call worth while. */
 enum { DEEP_NBYTES = 1024 };
+/* With sums of columns a block of a sum is an item, but for fewer rows two of them, for two threads. */
+enum { TWO_ROWS = 2 * GDI_FOLD_BLOCK };
 
 /* ---- axes ---- */
 /* Axes first .. last-1 of the whole operands, put behind those that are there and merged with each other. */
@@ -116,7 +118,13 @@ static void choose_deep(gdi_rows *p, const gdi_rows_draft *a)
 {
     const gdi_section *c = p->section;
     if (p->norm || p->n_columns == 0 || p->n_section != 1 || c->stats || c->n_micro != 1 || p->micro->fn || c->n_sink > 0
-        || p->n_kept != 1 || p->n * a->size[a->n - 1] < DEEP_NBYTES || p->rows < GDI_ROWS_DEEP * GDI_ROW_LANES)
+        || p->n_kept != 1 || p->rows < GDI_ROWS_DEEP * GDI_ROW_LANES)
+        return;
+    int flat = p->batch > 1 && p->block == p->batch * p->n;
+    for (int k = a->n_out; k < a->n; k++)
+        if (p->operand[k].feed == GDI_ROW_DIRECT && a->stride[k][0] != p->n * a->size[k])
+            flat = 0;
+    if (!flat && p->n * a->size[a->n - 1] < DEEP_NBYTES)
         return;
     for (int i = 0; i < c->n_move; i++)
         if (p->move[i].what != GDI_MOVE_POINT)
@@ -134,6 +142,7 @@ static void choose_deep(gdi_rows *p, const gdi_rows_draft *a)
         l->row_step = l->op & GDI_LINK_ONCE || feed != GDI_ROW_DIRECT ? 0 : GDI_ROW_LANES * a->stride[p->value[i]][0];
     }
     p->deep = 1;
+    p->flat = flat;
 }
 
 static void find_chains(gdi_rows *p, gdi_chain_find find)
@@ -224,7 +233,7 @@ static void choose_blocks(gdi_rows *p, const gdi_rows_draft *a)
     p->batch = 1;
     p->run = p->n;
     if (p->n <= p->block) {
-        int64_t most = p->n_columns > 0 ? GDI_ROW_LANES / 2 : GDI_ROW_LANES;       /* two items for two threads */
+        int64_t most = p->n_columns > 0 && p->rows < TWO_ROWS ? GDI_ROW_LANES / 2 : GDI_ROW_LANES;
         if ((p->norm && p->found.back) || p->norm_row)
             most = 1;
         const int64_t lines = turned_lines(a);

@@ -10,10 +10,10 @@ from .view import View, contiguous_strides, count
 # Shorter rows are not worth a call each, longer ones are more than the C core takes (rows.h); more than so many elements of lanes
 # for every column do not stay in cache.
 SHORTEST, LONGEST, WIDEST = 16, 1 << 20, 8192
-# Sums of columns alone, of an array that would take the place of its operands in a core's caches: at least so many rows and columns, and
-# bytes; and bytes where it is made twice. (Sums of squares of 256 x 256 float64: 9.7 us, of an array of squares 19; softmax along axis 0
+# Sums of columns alone, of an array that would take the place of its operands in a core's caches: at least so many rows and columns
+# (APART: where rows do not follow each other in memory, so that each is a call), and bytes; and bytes where it is made twice. (Sums of squares of 256 x 256 float64: 9.7 us, of an array of squares 19; softmax along axis 0
 # with its gradient, which makes an array twice, float32: of 1200 KB 0.96 of the time without, of 4 MB 1.12.)
-TALL, WIDE, LARGE, LARGE_TWICE = 64, 128, 1 << 17, 1 << 21
+TALL, WIDE, WIDE_APART, LARGE, LARGE_TWICE = 64, 8, 128, 1 << 17, 1 << 21
 # Arrays of which two or three fit in the last cache, but not all of a large group: one operation after the other finds
 # its operands there, and a group that only shares one of them with what joins would push them out. Measured with 32 MiB.
 CROWD = 24 << 20
@@ -97,6 +97,8 @@ def saves_products(instrs: Sequence[Any], j: int, i: int, d: Domain, readers: Ma
     whole = [v for v in ins if not is_still(v)]
     if op not in LINKS or out.buffer in fixed or not fusable(instrs[j]) or not all(_is_along(v, d) for v in whole) \
             or any(v.dtype is not d.dtype or (v.buffer >= 0 and writes[v.buffer] > 1) for v in (*ins, out)):
+        return False
+    if count(d.sizes(d.axes)) < WIDE_APART and not all(v.contiguous for v in whole):
         return False
     others = [k for k in readers[out.buffer] if k != i]
     if any(k < i or not fusable(instrs[k]) or count(instrs[k][1][0].shape) != count(d.shape) for k in others):
