@@ -280,3 +280,19 @@ def test_what_is_kept_for_the_way_back_has_a_derivative_too():
     while y.op != "attention":
         y = y.inputs[0]
     check_derivatives(y, dict(zip(n, given, strict=True)), (1, 2))
+
+
+def test_a_mask_of_fixed_sizes_beside_named_lengths():
+    q, k, v = gd.input("q", ("m", 4)), gd.input("k", ("n", 4)), gd.input("v", ("n", 5))
+    rng = np.random.default_rng(0)
+    given = [rng.normal(size=s) for s in ((3, 4), (6, 4), (6, 5))]
+    for mask in (rng.random((3, 6)) < 0.7, np.ones((1, 6), bool), rng.random((3, 1)) < 0.9):
+        y = gd.attention(q, k, v, mask)
+        f = gd.function([q, k, v], [y, *gd.grad(gd.sum(y * np.arange(5.0)), [q, k, v])])
+        fixed = [gd.input(name, a.shape) for name, a in zip("qkv", given, strict=True)]
+        z = gd.attention(*fixed, mask)
+        for a, b in zip(f(*given), run([z, *gd.grad(gd.sum(z * np.arange(5.0)), fixed)], dict(zip(fixed, given, strict=True))), strict=True):
+            np.testing.assert_array_equal(a, b)
+            checked(a.size)
+        with pytest.raises(ValueError, match=r"attention: .*\n  at "):
+            f(rng.normal(size=(2, 4)), rng.normal(size=(5, 4)), rng.normal(size=(5, 5)))

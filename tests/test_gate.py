@@ -493,3 +493,16 @@ def test_python_numbers_that_a_float_does_not_hold_are_named(dtype):
     v.value = [np.inf, 3]
     assert f([float("inf"), 6e4])[0] == np.inf and v.value[1] == 3 and gd.function([y := gd.input("y")], y + 1)(1e300) == 1e300
     checked(2)
+
+
+def test_subclasses_are_bound_as_they_are(tmp_path):
+    """A memory map and other subclasses: read where they lie, anew at every call; results are plain arrays."""
+    np.save(tmp_path / "a.npy", np.arange(10.0).reshape(2, 5))
+    x = gd.input("x", (2, 5))
+    f = gd.function([x], x * 2.0)
+    for a in (np.load(tmp_path / "a.npy", mmap_mode="r+"), np.arange(10.0).reshape(2, 5).view(Subclass)):
+        call = f.bind(a)
+        assert call().tolist() == [[0, 2, 4, 6, 8], [10, 12, 14, 16, 18]]
+        a[0, 0] = 7.0
+        assert call()[0, 0] == 14 and f(a)[0, 0] == 14 and type(call()) is np.ndarray
+        checked(3)

@@ -72,7 +72,11 @@ def _array_function(self: Node, func: Any, types: Any, args: Any, kwargs: Any) -
         # Of the last two axes there, of the first two in numpy itself.
         kwargs = {"axis1": -2, "axis2": -1, **kwargs}
     if function is None:
-        raise located(NodeTypeError(f"np.{name} has no counterpart for nodes"), f"np.{name}", ())
+        where, hint = getattr(func, "__module__", "numpy").removeprefix("numpy").lstrip("."), ""
+        if where == "linalg":
+            hint = "\nhint: there are products and norms here, no decompositions and no solving of equations"
+        what = f"np.{where}.{name}" if where in ("linalg", "fft", "random") else f"np.{name}"
+        raise located(NodeTypeError(f"{what} has no counterpart for nodes{hint}"), what, ())
     args, kwargs = _without_out(func, args, kwargs)
     if name == "reshape":              # sizes one by one are the method's way, not that of NumPy's function
         args, kwargs = _as_reshape(*args, **kwargs)

@@ -66,8 +66,11 @@ def _check_sizes(q: Node, k: Node, v: Node) -> None:
 
 
 def _infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
-    q, k, v = inputs[:3]
+    q, k, v, *mask = inputs
     _check_sizes(q, k, v)
+    for look in mask:
+        if unify(look.shape[-2], q.shape[-2]) is None or unify(look.shape[-1], k.shape[-2]) is None:
+            raise ShapeError(f"the mask has shape {format_shape(look.shape)}, there are {q.shape[-2]} queries and {k.shape[-2]} keys")
     return check_shape((flat_size(_shapes(q, v)),), q.dtype), q.dtype
 
 
@@ -209,8 +212,9 @@ def attention(q: Any, k: Any, v: Any, mask: Any = None, *, causal: bool = False)
         k, v = where(seen, k, 0.0), where(seen, v, 0.0)
     batch = broadcast(q.shape[:-2], k.shape[:-2], v.shape[:-2], *([] if mask is None else [mask.shape[:-2]]))
     inputs = [expand_to(x, (*batch, *x.shape[-2:])) for x in (q, k, v)]
-    if mask is not None:
-        inputs.append(expand_to(mask, (*batch, m, n)))
+    if mask is not None:           # a size that it has as a number beside a named one is looked at when a function runs
+        sizes = [size if stretches(have) else unify(have, size) for have, size in zip(mask.shape[-2:], (m, n), strict=True)]
+        inputs.append(expand_to(mask, (*batch, *sizes)))
     inside = _is_from_rows(inputs[0])
     y = make(ATTENTION, tuple(inputs), (flag(causal, "causal"), inside))
     return cast(_turned(parts(y, _shapes(inputs[0], inputs[2], inside))[0], inside), dtype)

@@ -92,9 +92,8 @@ class Gate:
                              f"  hint    array.astype({want.name!r}) if losing digits is meant")
         if array.size * want.itemsize > MEMORY_NBYTES:
             raise NoMemory(f"argument {self.name}: {array.size * want.itemsize} bytes, more than this machine has")
-        ready = (array is value and have is want and array.dtype == want and array.flags.c_contiguous and array.flags.aligned
-                 and array.dtype.isnative)
-        if ready and type(array) is _ndarray:
+        own = isinstance(value, _ndarray)         # of a subclass, such as a memory map, a plain view
+        if own and have is want and array.dtype == want and array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative:
             return array
         if not convert:
             raise DTypeError(f"argument {self.name}: needs a C-contiguous aligned native {want.name} array here, because it would "
