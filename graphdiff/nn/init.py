@@ -6,14 +6,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from ..api.function import evaluate
-from ..dtypes import as_dtype
+from ..api.function import Function, evaluate, function
+from ..dtypes import INT64, as_dtype
 from ..errors import NodeTypeError, ShapeError
-from ..graph.build import public
+from ..graph.build import CONSTANT, named_input, public
 from ..graph.node import Node
 from ..ops import random
 from ..ops.families import number
@@ -58,12 +59,26 @@ def fans(shape: tuple[int, ...]) -> tuple[int, int]:
     return shape[1] * kernel, shape[0] * kernel
 
 
+@lru_cache(maxsize=256)
+def _drawing(draw: Callable[..., Node], shape: tuple[int, ...]) -> Function:
+    """Layers of one size, of which a net has many, are drawn by one program."""
+    key = named_input("key", (2,), "int64")
+    return function([key], draw(key, shape, "float64"), threads=1)
+
+
+def _drawn(draw: Callable[..., Node], key: Any, shape: tuple[int, ...]) -> Any:
+    node = as_key(key)
+    if node.op is CONSTANT and node.dtype is INT64:
+        return _drawing(draw, _sizes(shape))(node._attrs[0])
+    return evaluate(draw(node, shape, "float64"), {})
+
+
 def _uniform(key: Any, shape: tuple[int, ...], dtype: Any, limit: float) -> Any:
-    return ((evaluate(random.uniform(as_key(key), shape, "float64"), {}) * 2.0 - 1.0) * limit).astype(as_dtype(dtype))
+    return ((_drawn(random.uniform, key, shape) * 2.0 - 1.0) * limit).astype(as_dtype(dtype))
 
 
 def _normal(key: Any, shape: tuple[int, ...], dtype: Any, deviation: float) -> Any:
-    return (evaluate(random.normal(as_key(key), shape, "float64"), {}) * deviation).astype(as_dtype(dtype))
+    return (_drawn(random.normal, key, shape) * deviation).astype(as_dtype(dtype))
 
 
 def _filled(value: int, shape: tuple[int, ...], dtype: Any) -> Any:
