@@ -190,3 +190,24 @@ def test_powers_that_are_other_functions(dtype):
     i = gd.input("i", (2,), "int64")
     assert gd.evaluate(i ** 0.5, {i: [4, 9]}).tolist() == [2.0, 3.0]
     checked(4)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_cubes_are_products(dtype):
+    """x**3 within the 2 ULP of a power, with its signs, infinities and underflow; so is the slope of x**4."""
+    info = np.finfo(dtype)
+    rng = np.random.default_rng(0)
+    a = np.concatenate([rng.normal(size=5000) * 10.0 ** rng.uniform(info.minexp / 9, info.maxexp / 9, 5000),
+                        [0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 3]]).astype(dtype)
+    x = gd.input("x", a.shape, dtype)
+    f = gd.function([x], [x ** 3, gd.grad(gd.sum(x ** 4), x) / 4])
+    assert "power" not in str(f.program)
+    exact = a.astype(np.longdouble) ** 3
+    with np.errstate(all="ignore"):
+        want = exact.astype(dtype)
+        for got in f(a):
+            inside = np.isfinite(want) & (abs(want) >= info.tiny)
+            assert (abs((got[inside] - exact[inside]) / np.spacing(abs(want[inside]))) < 2).all()
+            assert np.array_equal(got[~inside & (abs(want) != 0)], want[~inside & (abs(want) != 0)], equal_nan=True) or dtype == "float32"
+            assert np.array_equal(np.signbit(got), np.signbit(want))
+            checked(a.size)
+
+

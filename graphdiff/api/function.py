@@ -32,7 +32,7 @@ from ..specs import has_dims, match_shapes
 from .targets import check_targets, in_structure, share_memory
 
 MOST_THREADS = 1024     # that are asked for; the core starts 64 at most (GDI_MAX_THREADS)
-CACHE = 32          # programs a function keeps, one per set of sizes
+CACHE = 256         # programs a function keeps, one per set of sizes: as many as lengths of sentences differ by
 
 
 def _cores() -> int:

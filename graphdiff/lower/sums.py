@@ -11,8 +11,9 @@ from .view import View, contiguous_strides, count
 # for every column do not stay in cache.
 SHORTEST, LONGEST, WIDEST = 16, 1 << 20, 8192
 # Sums of columns alone, of an array that would take the place of its operands in a core's caches: at least so many rows and columns
-# (APART: where rows do not follow each other in memory, so that each is a call), and bytes; and bytes where it is made twice. (Sums of squares of 256 x 256 float64: 9.7 us, of an array of squares 19; softmax along axis 0
-# with its gradient, which makes an array twice, float32: of 1200 KB 0.96 of the time without, of 4 MB 1.12.)
+# (APART: where rows do not follow each other in memory, so that each is a call), and bytes; and bytes where it is made twice. (Sums of
+# squares of 256 x 256 float64: 9.7 us, of an array of squares 19; softmax along axis 0 with its gradient, which makes an array twice,
+# float32: of 1200 KB 0.96 of the time without, of 4 MB 1.12.)
 TALL, WIDE, WIDE_APART, LARGE, LARGE_TWICE = 64, 8, 128, 1 << 17, 1 << 21
 # Arrays of which two or three fit in the last cache, but not all of a large group: one operation after the other finds
 # its operands there, and a group that only shares one of them with what joins would push them out. Measured with 32 MiB.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import BOOL
+from ..dtypes import BOOL, FLOAT16
 from ..graph.build import CONSTANT
 from ..graph.node import Node, new_node
 from ..graph.opdef import lookup
@@ -84,18 +84,23 @@ NEVER_NEGATIVE = frozenset(("abs", "square", "exp", "exp2", "cosh", "sigmoid", "
 
 
 def _power(node: Node) -> Node | None:
-    """x^0.5 by a square root, with the values of a power: 0 of -0.0, infinity of -inf. It is rounded once, and costs half."""
+    """x^0.5 by a square root, with the values of a power: 0 of -0.0, infinity of -inf; it is rounded once, and costs half. x^3 by two
+    products, which together are off by less than a power may be, and cost a tenth."""
     x, y = node.inputs
-    if not (_is(y, "constant") and y.size == 1 and y._attrs[0].reshape(())[()] == 0.5 and x.shape == node.shape):
+    exponent = y._attrs[0].reshape(())[()] if _is(y, "constant") and y.size == 1 and x.shape == node.shape else None
+    if exponent != 0.5 and (exponent != 3.0 or node.dtype is FLOAT16):
         return None
+
+    def before(op: str, inputs: tuple[Node, ...], dtype: Any) -> Node:
+        return new_node(lookup(op), inputs, (), node.shape, dtype, node._site, node.origin, None, node.scope, node.serial - 0.25)
+
+    if exponent == 3.0:
+        return _like(node, "multiply", (before("multiply", (x, x), node.dtype), x))
     if x.op.name in NEVER_NEGATIVE:
         return _like(node, "sqrt", (x,))
 
     def number(value: float) -> Node:
         return new_node(CONSTANT, (), (np.array(value, node.dtype),), (), node.dtype, node._site, node.origin, None, node.scope, node.serial - 0.5)
-
-    def before(op: str, inputs: tuple[Node, ...], dtype: Any) -> Node:
-        return new_node(lookup(op), inputs, (), node.shape, dtype, node._site, node.origin, None, node.scope, node.serial - 0.25)
 
     root = before("sqrt", (before("add", (x, number(0.0)), node.dtype),), node.dtype)
     return _like(node, "where", (before("equal", (x, number(-math.inf)), BOOL), number(math.inf), root))
