@@ -198,16 +198,14 @@ def test_cubes_are_products(dtype):
     a = np.concatenate([rng.normal(size=5000) * 10.0 ** rng.uniform(info.minexp / 9, info.maxexp / 9, 5000),
                         [0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 3]]).astype(dtype)
     x = gd.input("x", a.shape, dtype)
-    f = gd.function([x], [x ** 3, gd.grad(gd.sum(x ** 4), x) / 4])
+    f = gd.function([x], [x ** 3, gd.grad(gd.sum(x ** 4), x)])
     assert "power" not in str(f.program)
-    exact = a.astype(np.longdouble) ** 3
     with np.errstate(all="ignore"):
-        want = exact.astype(dtype)
-        for got in f(a):
-            inside = np.isfinite(want) & (abs(want) >= info.tiny)
+        for got, exact in zip(f(a), (a.astype(np.longdouble) ** 3, 4 * a.astype(np.longdouble) ** 3), strict=True):
+            want = exact.astype(dtype)
+            inside = np.isfinite(want) & (abs(want) >= 8 * info.tiny)          # 4 times what is subnormal has few digits
             assert (abs((got[inside] - exact[inside]) / np.spacing(abs(want[inside]))) < 2).all()
-            assert np.array_equal(got[~inside & (abs(want) != 0)], want[~inside & (abs(want) != 0)], equal_nan=True) or dtype == "float32"
+            assert (abs(got[~inside & (abs(want) < 1)]) <= 8 * info.tiny).all()
+            assert np.array_equal(got[~np.isfinite(want)], want[~np.isfinite(want)], equal_nan=True)
             assert np.array_equal(np.signbit(got), np.signbit(want))
             checked(a.size)
-
-
