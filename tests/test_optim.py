@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 import math
+import pickle
 
 import numpy as np
 import pytest
+from counting import checked
 
 import graphdiff as gd
 from graphdiff.errors import FormatError, GradientError, NodeTypeError, ShapeError
@@ -373,3 +375,21 @@ def test_a_growing_batch_stops_at_its_maximum_however_late():
     assert [at(k) for k in (0, 1, 4, 5, 1024, 10**6)] == [32, 64, 512, 512, 512, 512]
     with pytest.raises(ShapeError, match="power"):
         gd.optim.schedules.polynomial(0.1, 10, power=0)
+
+
+def test_schedules_are_pickled_with_their_optimiser():
+    s = gd.optim.schedules
+    for schedule in (s.constant(0.1), s.cosine(0.1, 5), s.warmup(s.cosine(0.1, 5), 3), s.warmup(0.1, 3), s.piecewise([1.0, 0.5], [3]),
+                     s.step_decay(0.1, 0.5, 3), s.exponential(0.1, 0.9), s.inverse_time(0.1, 0.1), s.linear(0.1, 4), s.growing_batch(4, 2, 3, 99)):
+        again = pickle.loads(pickle.dumps(schedule))
+        assert [again(i) for i in range(9)] == [schedule(i) for i in range(9)]
+        checked(9)
+    w = gd.variable(np.ones(3), "w")
+    optimiser = gd.optim.Adam(s.warmup(s.cosine(0.1, 5), 2))
+    w2, again = pickle.loads(pickle.dumps((w, optimiser)))
+    for v, o in ((w, optimiser), (w2, again)):
+        loss = gd.sum(v * v)
+        step = gd.function([], loss, updates=o.updates(loss, [v]))
+        for _ in range(4):
+            step()
+    assert w.value.tobytes() == w2.value.tobytes() and (w.value != 1).all()

@@ -43,7 +43,7 @@ static void *alloc_finish(void *raw, uintptr_t start, int64_t map_nbytes)
     return (char *)h + HEADER_NBYTES;
 }
 
-static void *alloc_mapped(int64_t nbytes)
+static void *alloc_mapped(int64_t nbytes, int huge)
 {
     int64_t total;
     if (gdi_add(nbytes, HEADER_NBYTES + HUGE_PAGE, &total))
@@ -52,24 +52,29 @@ static void *alloc_mapped(int64_t nbytes)
     if (raw == MAP_FAILED)
         return NULL;
     uintptr_t start = ((uintptr_t)raw + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1);
+    (void)huge;
 #ifdef MADV_HUGEPAGE
-    if (nbytes >= HUGE_FROM)                        /* advice: a failure changes nothing */
+    if (huge && nbytes >= HUGE_FROM)                /* advice: a failure changes nothing */
         madvise((void *)start, (size_t)nbytes & ~(size_t)(HUGE_PAGE - 1), MADV_HUGEPAGE);
 #endif
     return alloc_finish(raw, start, total);
 }
 
-void *gdi_alloc(int64_t nbytes)
+static void *alloc_of(int64_t nbytes, int huge)
 {
     if (nbytes < 0 || alloc_refused())
         return NULL;
     if (nbytes >= HUGE_PAGE)
-        return alloc_mapped(nbytes);
+        return alloc_mapped(nbytes, huge);
     void *raw = calloc(1, (size_t)nbytes + HEADER_NBYTES + GDI_ALIGN);
     if (!raw)
         return NULL;
     return alloc_finish(raw, ((uintptr_t)raw + GDI_ALIGN - 1) & ~(uintptr_t)(GDI_ALIGN - 1), 0);
 }
+
+void *gdi_alloc(int64_t nbytes) { return alloc_of(nbytes, 1); }
+
+void *gdi_alloc_sparse(int64_t nbytes) { return alloc_of(nbytes, 0); }
 
 void gdi_free(void *p)
 {

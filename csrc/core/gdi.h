@@ -184,6 +184,7 @@ static inline int gdi_mul(int64_t a, int64_t b, int64_t *out) { return __builtin
 static inline int gdi_add(int64_t a, int64_t b, int64_t *out) { return __builtin_add_overflow(a, b, out); }
 
 void *gdi_alloc(int64_t nbytes);     /* GDI_ALIGN-aligned, cleared; NULL when out of memory */
+void *gdi_alloc_sparse(int64_t nbytes);      /* the same in small pages: of which little may be used */
 void gdi_free(void *p);
 int64_t gdi_now_ns(void);
 int64_t gdi_l1_nbytes(void);         /* of a core's first data cache, 0 when unknown: for choices that no bit of a result depends on */

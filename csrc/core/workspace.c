@@ -3,8 +3,21 @@
 
 static int64_t at_least_one(int64_t n) { return n > 0 ? n : 1; }
 
+/* Programs that handle so many bytes or fewer use little of private memory. In huge pages the first byte would take 2 MB, for every set of
+ * sizes of every function (softmax of ten numbers). */
+enum { SPARSE_NBYTES = 1 << 20 };
+
+static int is_sparse(const gd_program *p)
+{
+    int64_t nbytes = p->scratch_nbytes;
+    for (int64_t i = 0; i < p->n_base && nbytes <= SPARSE_NBYTES; i++)
+        nbytes += p->base_nbytes[i];
+    return nbytes <= SPARSE_NBYTES;
+}
+
 static int allocate(gd_workspace *w, const gd_program *p)
 {
+    void *(*const private)(int64_t) = is_sparse(p) ? gdi_alloc_sparse : gdi_alloc;
     w->arena = gdi_alloc(at_least_one(p->base_nbytes[GD_BASE_ARENA]));
     w->base = gdi_alloc(p->n_base * (int64_t)sizeof *w->base);
     if (!w->arena || !w->base)
@@ -12,7 +25,7 @@ static int allocate(gd_workspace *w, const gd_program *p)
     if (p->scratch_nbytes > 0 && !(w->scratch = gdi_alloc(p->scratch_nbytes)))
         return GD_NO_MEMORY;
     for (int i = 0; i < w->threads && p->local_nbytes > 0; i++)
-        if (!(w->local[i] = gdi_alloc(p->local_nbytes)))
+        if (!(w->local[i] = private(p->local_nbytes)))
             return GD_NO_MEMORY;
     w->base[GD_BASE_ARENA] = w->arena;
     w->base[GD_BASE_CONST] = p->constants;

@@ -28,8 +28,9 @@ HELD, HELD_COSTLY = 1 << 14, 1 << 18
 CHEAP = frozenset(("add", "subtract", "multiply", "zmul", "zmul_either", "divide", "negative", "square", "abs", "maximum", "minimum", "where", "relu",
                    "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "cast", "reciprocal", "sqrt", "sign"))
 QUICK = frozenset(("add", "subtract", "multiply", "negative", "square"))
-# A group ends when nothing has joined it for so long; what leads to a sum is looked for as far back.
-STALE = 64
+# A group ends when nothing has joined it for so long; what leads to a sum is looked for as far back. In all it looks at no more than SPAN
+# instructions: what stays behind is looked at again for the next group, and a program of a thousand blocks would be for every one.
+STALE, SPAN = 64, 320
 
 
 def _unturned(v: View, order: Sequence[int]) -> View:
@@ -517,7 +518,7 @@ class _Finder:
         before: list[Any] = []
         late: list[Any] = []
         idle = 0
-        while work and idle < STALE and len(g.members) < LINES // 2:
+        while work and idle < STALE and len(taken) < SPAN and len(g.members) < LINES // 2:
             instr = work.popleft()
             taken.append(instr)
             if g.take(instr, len(taken) == 1 or self.wanted.get(id(instr)) == domain):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from ..ops.families import cast
 from ..ops.methods import floor
 from ..ops.unary import cos
 
-Schedule = Callable[[Any], Any]
+Schedule = Callable[[Any], Any]      # made as partials of functions of this module, so that an optimiser can be pickled
 
 
 class _Nodes:
@@ -48,10 +49,21 @@ def _count(value: Any, what: str) -> int:
     return int(value)
 
 
+def _constant(rate: float, step: Any) -> float:
+    return rate
+
+
 def constant(rate: float) -> Schedule:
     """The same rate at every step."""
-    rate = _rate(rate)
-    return lambda step: rate
+    return partial(_constant, _rate(rate))
+
+
+def _piecewise(values: list[float], boundaries: list[int], step: Any) -> Any:
+    t, m = _words(step)
+    rate: Any = values[0]
+    for value, boundary in zip(values[1:], boundaries, strict=True):
+        rate = m.where(t >= boundary, value, rate)
+    return rate if isinstance(step, Node) else float(rate)
 
 
 def piecewise(rates: list[float], boundaries: list[int]) -> Schedule:
@@ -62,44 +74,45 @@ def piecewise(rates: list[float], boundaries: list[int]) -> Schedule:
     boundaries = [_count(b, "a boundary") for b in boundaries]
     if len(boundaries) != len(values) - 1 or any(b <= a for a, b in itertools.pairwise(boundaries)):
         raise ShapeError("schedules: piecewise needs ascending boundaries, one less than rates")
+    return partial(_piecewise, values, boundaries)
 
-    def at(step: Any) -> Any:
-        t, m = _words(step)
-        rate: Any = values[0]
-        for value, boundary in zip(values[1:], boundaries, strict=True):
-            rate = m.where(t >= boundary, value, rate)
-        return rate if isinstance(step, Node) else float(rate)
-    return at
+
+def _step_decay(rate: float, factor: float, every: int, step: Any) -> Any:
+    t, m = _words(step)
+    return rate * m.power(factor, m.floor(t / every))
 
 
 def step_decay(rate: float, factor: float, every: int) -> Schedule:
     """rate factor^floor(step / every)."""
     rate, factor, every = _rate(rate), _rate(factor, "factor"), _count(every, "every")
+    return partial(_step_decay, rate, factor, every)
 
-    def at(step: Any) -> Any:
-        t, m = _words(step)
-        return rate * m.power(factor, m.floor(t / every))
-    return at
+
+def _exponential(rate: float, factor: float, steps: int, step: Any) -> Any:
+    t, m = _words(step)
+    return rate * m.power(factor, t / steps)
 
 
 def exponential(rate: float, factor: float, steps: int = 1) -> Schedule:
     """rate factor^(step / steps)."""
     rate, factor, steps = _rate(rate), _rate(factor, "factor"), _count(steps, "steps")
+    return partial(_exponential, rate, factor, steps)
 
-    def at(step: Any) -> Any:
-        t, m = _words(step)
-        return rate * m.power(factor, t / steps)
-    return at
+
+def _inverse_time(rate: float, decay: float, step: Any) -> Any:
+    t, _ = _words(step)
+    return rate / (1.0 + decay * t)
 
 
 def inverse_time(rate: float, decay: float) -> Schedule:
     """rate / (1 + decay step): Robbins and Monro's condition holds (sum of rates infinite, of squares finite)."""
     rate, decay = _rate(rate), _rate(decay, "decay")
+    return partial(_inverse_time, rate, decay)
 
-    def at(step: Any) -> Any:
-        t, _ = _words(step)
-        return rate / (1.0 + decay * t)
-    return at
+
+def _polynomial(rate: float, steps: int, final: float, power: float, step: Any) -> Any:
+    t, m = _words(step)
+    return final + (rate - final) * m.power(1.0 - m.minimum(t / steps, 1.0), power)
 
 
 def polynomial(rate: float, steps: int, final: float = 0.0, power: float = 1.0) -> Schedule:
@@ -107,11 +120,7 @@ def polynomial(rate: float, steps: int, final: float = 0.0, power: float = 1.0) 
     rate, final, steps, power = _rate(rate), _rate(final, "final"), _count(steps, "steps"), _rate(power, "power")
     if power == 0:
         raise ShapeError("power is a number above 0, not 0: the rate would never change")
-
-    def at(step: Any) -> Any:
-        t, m = _words(step)
-        return final + (rate - final) * m.power(1.0 - m.minimum(t / steps, 1.0), power)
-    return at
+    return partial(_polynomial, rate, steps, final, power)
 
 
 def linear(rate: float, steps: int, final: float = 0.0) -> Schedule:
@@ -119,38 +128,41 @@ def linear(rate: float, steps: int, final: float = 0.0) -> Schedule:
     return polynomial(rate, steps, final)
 
 
+def _cosine(rate: float, steps: int, final: float, step: Any) -> Any:
+    t, m = _words(step)
+    return final + (0.5 * (rate - final)) * (1.0 + m.cos(math.pi * m.minimum(t / steps, 1.0)))
+
+
 def cosine(rate: float, steps: int, final: float = 0.0) -> Schedule:
     """Half a cosine from rate to final; final from then on. Source: Loshchilov, Hutter 2017 (SGDR), without restarts."""
     rate, final, steps = _rate(rate), _rate(final, "final"), _count(steps, "steps")
+    return partial(_cosine, rate, steps, final)
 
-    def at(step: Any) -> Any:
-        t, m = _words(step)
-        return final + (0.5 * (rate - final)) * (1.0 + m.cos(math.pi * m.minimum(t / steps, 1.0)))
-    return at
+
+def _warmup(later: Schedule, steps: int, step: Any) -> Any:
+    t, m = _words(step)
+    rest = m.maximum(t - steps, 0.0)
+    rate = later(rest if isinstance(step, Node) else float(rest)) * m.minimum((t + 1.0) / steps, 1.0)
+    return rate if isinstance(step, Node) else float(rate)
 
 
 def warmup(schedule: Schedule | float, steps: int) -> Schedule:
     """The rate grows in equal steps to the schedule's first; then the schedule runs from its start. Source: Goyal et al. 2017."""
     steps = _count(steps, "steps")
     later = schedule if callable(schedule) and not isinstance(schedule, Node) else constant(schedule)
-
-    def at(step: Any) -> Any:
-        t, m = _words(step)
-        rest = m.maximum(t - steps, 0.0)
-        rate = later(rest if isinstance(step, Node) else float(rest)) * m.minimum((t + 1.0) / steps, 1.0)
-        return rate if isinstance(step, Node) else float(rate)
-    return at
+    return partial(_warmup, later, steps)
 
 
 # -- batch sizes ----------------------------------------------------------------------------------------------------------
 
+def _growing_batch(size: int, factor: float, every: int, maximum: int, epoch: int) -> int:
+    try:
+        return max(1, int(min(maximum, size * factor ** (epoch // every))))
+    except OverflowError:       # of the power
+        return maximum
+
+
 def growing_batch(size: int, factor: float, every: int, maximum: int) -> Callable[[int], int]:
     """Batch size of an epoch: size factor^floor(epoch / every), at most maximum. Source: Smith et al. 2018."""
     size, every, maximum, factor = _count(size, "size"), _count(every, "every"), _count(maximum, "maximum"), _rate(factor, "factor")
-
-    def at(epoch: int) -> int:
-        try:
-            return max(1, int(min(maximum, size * factor ** (epoch // every))))
-        except OverflowError:       # of the power
-            return maximum
-    return at
+    return partial(_growing_batch, size, factor, every, maximum)
