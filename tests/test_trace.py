@@ -632,3 +632,16 @@ def test_rules_of_every_op(tmp_path):
         assert bundle["text/plain"] == text and card.latex in bundle["text/latex"]
     compiled(latex, tmp_path)
     golden("rules_all.txt", re.sub(r"token=\d+", "token=0", "\n\n".join(texts) + "\n"))      # a number that depends on the tests before
+
+
+def test_where_a_function_has_a_stable_form_the_table_says_what_it_gives():
+    y = gd.input("y", (2,), "float32")
+    loss = -gd.log(gd.softmax(y))[0]
+    t = gd.trace(loss, at={y: np.float32([-120, 0])})
+    assert np.isinf(t.rows[-1].value)                       # every operation as written
+    assert t.note == "a function gives, by stable forms of what is written here: the result = 120, the adjoint of y = [-1, 1]"
+    assert t.note in str(t) and t.note in t.to_html()
+    assert gd.trace(loss, at={y: np.float32([0, 1])}).note == ""
+    x = gd.input("x")
+    assert gd.trace(gd.log(x), at={x: 0.0}).note == ""      # infinite in a function as well
+    checked(4)

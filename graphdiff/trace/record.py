@@ -402,6 +402,7 @@ def _record(y: Node, order: list[Node], targets: Sequence[Node], feeds: dict[Nod
             wanted += (t, total)
     wanted += [t for t in (tangents or {}).values() if isinstance(t, Node)]
     arrays = {key: read_only(a) for key, a in values(wanted, feeds).items()}
+    note = "\n".join([line for line in (note, _otherwise(y, targets, final, arrays, feeds)) if line])
     numbered = number(order, list(feeds), y)
     labels = names(numbered)
     rows = _rows(numbered, labels, final, ledger, arrays, theirs, tangents)
@@ -411,6 +412,18 @@ def _record(y: Node, order: list[Node], targets: Sequence[Node], feeds: dict[Nod
     shown = tuple([theirs.get(id(t), t) for t in targets])
     given = frozenset([id(theirs[id(n)]) for n in feeds if id(n) in theirs])
     return Trace(theirs.get(id(y), y), shown, tuple(rows), seed_value, note, given, tangents is not None, by_node, found, [order, wanted])
+
+
+def _otherwise(y: Node, targets: Sequence[Node], final: Mapping[int, Any], arrays: Mapping[int, Any], feeds: Mapping[Node, Any]) -> str:
+    """What a function gives for the result and its adjoints, where a value here is infinite or NaN and that is not: a table has every
+    operation as it is written, a program has stable forms of them."""
+    shown = {y.name or "the result": y, **{f"the adjoint of {t.label}": final[id(t)] for t in targets if isinstance(final.get(id(t)), Node)}}
+    if all(np.isfinite(arrays[id(n)]).all() for n in shown.values()):
+        return ""
+    from ..api.function import evaluate
+    other = zip(shown, evaluate(list(shown.values()), feeds), strict=True)
+    found = [f"{name} = {short(value)}" for name, value in other if not np.array_equal(value, arrays[id(shown[name])], equal_nan=True)]
+    return f"a function gives, by stable forms of what is written here: {', '.join(found)}" if found else ""
 
 
 def _seed(y: Node) -> Node:
