@@ -15,6 +15,7 @@ import sys
 
 import numpy as np
 import pytest
+from counting import checked
 
 import graphdiff as gd
 from graphdiff.trace.formula import LATEX, formula
