@@ -8,6 +8,7 @@ from typing import Any
 from ..errors import NodeTypeError
 from ..graph.node import Node
 from ..graph.walk import toposort
+from .placed import placed
 from .simplify import Ordered, algebra, foldable, merge, replace_constants
 from .stable import stable_forms
 
@@ -26,7 +27,7 @@ def fold(order: list[Node], outputs: list[Node], evaluate: Evaluate) -> Ordered:
 
 PASSES: tuple[tuple[str, Callable[..., Ordered]], ...] = (
     ("merge", lambda order, outputs, evaluate: merge(order, outputs)),
-    ("algebra", lambda order, outputs, evaluate: algebra(order, outputs)),
+    ("algebra", lambda order, outputs, evaluate: placed(*algebra(order, outputs))),
     ("stable_forms", lambda order, outputs, evaluate: stable_forms(order, outputs)),
     ("fold", fold),
 )
