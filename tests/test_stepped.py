@@ -148,6 +148,17 @@ def test_groups_of_many_arrays_have_the_bits_of_pieces(n):
             checked()
 
 
+@pytest.mark.parametrize("start, end", [("bool", "float64"), ("uint8", "float32"), ("uint8", "float16"), ("float64", "uint8"), ("float32", "bool"),
+                                        ("int64", "bool"), ("bool", "uint8"), ("uint8", "int64")])
+def test_casts_of_rows_cut_out_of_longer_ones(start, end):
+    for width in (1, 63, 64, 65, 72, 79, 80, 87, 95, 127, 129, 136, 255, 700):
+        x = np.abs(rand(5, width + 9, dtype=start)) if start in ("int64", "float64") else rand(5, width + 9, dtype=start)
+        x = np.nan_to_num(x, posinf=100).astype(start) % 100 if start in ("float32", "float64") else x
+        for at in (np.s_[1:, 3:width + 3], np.s_[::2, 9:]):
+            assert same(run(lambda v: v[at].astype(end), x), x[at].astype(end))          # noqa: B023
+            checked()
+
+
 def test_large_results_begin_where_operands_of_numpy_do_not():
     """Half a page on, at the beginning of a cache line."""
     for n in (100, 1 << 14, 100_000, 10 ** 6):
