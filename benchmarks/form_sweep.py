@@ -156,9 +156,21 @@ def gradients() -> Iterator[Row]:
             yield row(f"hard_tanh {n}", [n], dtype, gd.hard_tanh, lambda x: np.clip(x, -1, 1))
             yield row(f"gradient of -x x in exp {n}", [n], dtype, lambda x: gd.grad(gd.sum(gd.exp(-x * x)), x), lambda x: -2 * x * np.exp(-x * x),
                       1e-5 if dtype == "float32" else 1e-12)
+            yield row(f"difference of the gradients of logaddexp {n}", [n, n, n], dtype, _logaddexp_slopes, _logaddexp_by_hand,
+                      1e-4 if dtype == "float32" else 1e-11)
         for shape, p in (((32, 64, 4, 4), 2), ((8, 16, 28, 28), 2), ((4, 3, 33, 33), 3)):
             yield row(f"gradient of avg_pool {p} {shape}", [shape], dtype, lambda x, p=p: gd.grad(gd.sum(gd.avg_pool(x, p) ** 2), x),
                       partial(averaged, p=p), 1e-5 if dtype == "float32" else 1e-12)
+
+
+def _logaddexp_slopes(x: Any, y: Any, g: Any) -> Any:
+    a, b = gd.grad(gd.logaddexp(x, y), [x, y], cotangent=g)
+    return a - b
+
+
+def _logaddexp_by_hand(x: Any, y: Any, g: Any) -> Any:
+    s = 1 / (1 + np.exp(y - x))
+    return g * s - g * (1 - s)
 
 
 def averaged(x: Any, p: int) -> Any:
@@ -166,6 +178,20 @@ def averaged(x: Any, p: int) -> Any:
     n, c, h, w = x.shape
     y = x.reshape(n, c, h // p, p, w // p, p).mean((3, 5))
     return np.repeat(np.repeat(2 * y / (p * p), p, 2), p, 3)
+
+
+def neighbours_apart() -> Iterator[Row]:
+    views = {"::2": np.s_[:, ::2], "::-1": np.s_[:, ::-1], "::3": np.s_[:, ::3], "1:": np.s_[1:, 1:]}
+    for n in (256, 1024):
+        for name, at in views.items():
+            for dtype in FLOATS:
+                for op in ("abs", "square", "sqrt", "floor"):
+                    yield row(f"{op}(x[:, {name}]) ({n}, {n})", [(n, n)], dtype, lambda x, op=op, at=at: getattr(gd, op)(x[at]),
+                              lambda x, op=op, at=at: np.ascontiguousarray(getattr(np, op)(x[at])))
+                yield row(f"x.at[:, {name}].add ({n}, {n})", [(n, n), np.empty((n, n))[at].shape], dtype, lambda x, v, at=at: x.at[at].add(v),
+                          partial(_written_at, at=at, add=True))
+        for name, f in {"|": lambda x, y: x | y, "==": lambda x, y: x == y, "+": lambda x, y: x + y}.items():
+            yield row(f"x {name} y ({n}, 1) (1, {n})", [(n, 1), (1, n)], "bool", f, f)
 
 
 def products() -> Iterator[Row]:
@@ -184,7 +210,7 @@ def products() -> Iterator[Row]:
 
 
 def rows() -> Iterator[Row]:
-    for part in (slices_written_to, short_axes, indices, gradients, products):
+    for part in (slices_written_to, short_axes, indices, gradients, neighbours_apart, products):
         yield from part()
 
 

@@ -109,10 +109,9 @@ static const struct { int8_t arity, test; } map_facts[GD_MAP_COUNT] = {
 
 /* Float-only functions are mostly transcendental: about 1 ns per float32 on AVX2, the others a quarter of it. What rounds once
  * at most is exact: its loops give the same bits in every table. */
-#define GD_IS_EXACT(N) (GD_OP_##N == GD_OP_RECIPROCAL || GD_OP_##N == GD_OP_SQRT || GD_OP_##N == GD_OP_FLOOR \
-                        || GD_OP_##N == GD_OP_CEIL || GD_OP_##N == GD_OP_RINT || GD_OP_##N == GD_OP_TRUNC)
 static const struct { int8_t quarter_ns, exact; } map_loops[GD_MAP_COUNT] = {
-#define GD_UNARY_FLOAT(N, n, e) [GD_OP_##N] = {4, GD_IS_EXACT(N)},
+#define GD_UNARY_FLOAT(N, n, e) [GD_OP_##N] = {4, 0},
+#define GD_UNARY_CHEAP(N, n, e) [GD_OP_##N] = {4, 1},
 #define GD_UNARY_BLOCK(N, n, f) [GD_OP_##N] = {4, 0},
 #define GD_UNARY_FAST(N, n, e, f) [GD_OP_##N] = {4, 0},
 #define GD_UNARY_ANY(N, n, f, i) [GD_OP_##N] = {1, 1},

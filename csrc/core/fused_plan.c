@@ -39,6 +39,8 @@ static void find_loops(gdi_group *g, const gdi_table *t, const gdi_plan *p, cons
         made[i] = (gdi_micro){.fn = NULL};
         const int loop = gdi_find_loop(g, i, made + i);
         made[i].fn = loop >= 0 ? t->loop[g->dtype == GD_FLOAT64][loop] : NULL;
+        if (loop == GDI_LOOP_GATE)
+            gdi_find_relu(g, t, i, made + i);
     }
     for (int i = 0; i < g->lines; i++)
         if (!g->gone[i])

@@ -47,7 +47,7 @@ enum { GDI_FAR_NBYTES = 3 << 19 };
 typedef void (*gdi_map_fn)(int64_t n, const void *const *in, void *out);
 
 /* Two functions of one operand as one loop, each with the bits that it has alone: first and second may be x. */
-typedef void (*gdi_two_fn)(int64_t n, const void *x, void *first, void *second);
+typedef void (*gdi_two_fn)(int64_t n, const void *const *in, void *first, void *second);
 
 /* A loop of two operands whose neighbours are step[0], step[1] elements apart. */
 typedef void (*gdi_stepped_fn)(int64_t n, const void *const *in, const int64_t *step, void *out);
@@ -145,8 +145,8 @@ typedef void (*gdi_norm_row_fn)(const gdi_norm_row *a);
 /* Several operations as one loop (loops.c), longer expressions before those they contain, and how many inputs one may have. */
 enum gdi_loop { GDI_LOOP_ROOT_STEP, GDI_LOOP_BLEND_SQUARE, GDI_LOOP_BLEND, GDI_LOOP_GATE, GDI_LOOP_DIFFERENCE, GDI_LOOP_OPPOSITE, GDI_LOOPS };
 enum { GDI_LOOP_VALUES = 5 };
-/* Two functions as one loop. */
-enum gdi_two { GDI_TWO_SIGMOID, GDI_TWO_TANH, GDI_TWO_SIN, GDI_TWOS };
+/* Two results of one loop: functions of one value, and relu with what it lets through. */
+enum gdi_two { GDI_TWO_SIGMOID, GDI_TWO_TANH, GDI_TWO_SIN, GDI_TWO_GATE, GDI_TWOS };
 
 /* One table per ISA, in isa/maps_<isa>.c. */
 typedef struct gdi_table {
@@ -154,7 +154,7 @@ typedef struct gdi_table {
     int (*supported)(void);
     gdi_map_fn map[GD_MAP_COUNT][GD_DTYPE_COUNT];        /* by op and operand dtype (where: dtype of the branches) */
     gdi_map_fn single[GD_MAP_COUNT][GD_DTYPE_COUNT][2];  /* the same where operand 0, 1 is one element; NULL: there is none */
-    gdi_stepped_fn stepped[GD_MAP_COUNT][GD_DTYPE_COUNT];    /* of two operands of 4 or 8 bytes an element; NULL: there is none */
+    gdi_stepped_fn stepped[GD_MAP_COUNT][GD_DTYPE_COUNT];    /* of one or two operands of 4 or 8 bytes an element; NULL: there is none */
     gdi_map_fn half[GD_MAP_COUNT];                       /* of float16 as it is; NULL: by way of float32 */
     gdi_map_fn clip[GD_DTYPE_COUNT][2];                  /* minimum(maximum(x, y), z); [1]: where y and z are one element */
     gdi_map_fn cast[GD_DTYPE_COUNT][GD_DTYPE_COUNT];     /* from, to */
@@ -168,7 +168,7 @@ typedef struct gdi_table {
     gdi_fold fold[2];                                    /* float32, float64 */
     gdi_chain_find chain[2];                             /* float32, float64 */
     gdi_map_fn loop[2][GDI_LOOPS];                       /* float32, float64 */
-    gdi_two_fn two[2][GDI_TWOS];                         /* float32, float64: a function and its derivative */
+    gdi_two_fn two[2][GDI_TWOS];                         /* float32, float64 */
     gdi_map_fn pair[2][4][6][3];     /* float32, float64: see gdi_pair_lookup; of blocks, with y and z one element, with x and z */
     double (*peak[2])(int64_t rounds);                   /* float32, float64: multiply-adds and nothing else */
     int peak_flops[2];                                   /* of one round */

@@ -177,6 +177,8 @@ int gdi_find_loop(gdi_group *g, int root, gdi_micro *m)
         for (int i = 0; i < f.lines; i++)
             g->gone[f.line[i]] = 1;
         m->to = (uint8_t)line_at(g, root)[2];
+        m->reads = patterns[k].n;
+        m->singles = patterns[k].singles;
         for (int v = 0; v < GDI_LOOP_VALUES; v++)
             m->from[v] = (uint8_t)f.value[v < patterns[k].n ? v : 0];
         return k;
@@ -185,7 +187,7 @@ int gdi_find_loop(gdi_group *g, int root, gdi_micro *m)
 }
 
 /* Functions that one loop does together, as lines have them: see enum gdi_two. */
-static const struct { int16_t first, second; } twos[GDI_TWOS] = {
+static const struct { int16_t first, second; } twos[] = {
     [GDI_TWO_SIGMOID] = {GD_OP_SIGMOID, GD_OP_SIGMOID_GRAD},
     [GDI_TWO_TANH] = {GD_OP_TANH, GD_OP_TANH_GRAD},
     [GDI_TWO_SIN] = {GD_OP_SIN, GD_OP_COS},
@@ -198,7 +200,7 @@ int gdi_find_two(gdi_group *g, const gdi_table *t, int i, gdi_micro *m)
         return 0;
     if (a[1] != b[1] || a[4] >= 0 || b[4] >= 0 || a[3] != b[3] || a[2] == a[3] || a[2] == b[2])
         return 0;
-    for (int k = 0; k < GDI_TWOS; k++) {
+    for (int k = 0; k < (int)(sizeof twos / sizeof *twos); k++) {
         const int turned = a[0] == twos[k].second;
         if (a[0] != (turned ? twos[k].second : twos[k].first) || b[0] != (turned ? twos[k].first : twos[k].second))
             continue;
@@ -209,4 +211,34 @@ int gdi_find_two(gdi_group *g, const gdi_table *t, int i, gdi_micro *m)
         return 1;
     }
     return 0;
+}
+
+/* Is operand or register `value`, or the memory it lies in, written by line i? */
+static int is_written(const gdi_group *g, int i, int value)
+{
+    const int to = (int)line_at(g, i)[2];
+    return to == value || (to < g->n_out && value < g->n && g->place[to].base == g->place[value].base && g->place[to].offset == g->place[value].offset);
+}
+
+/* relu is done later than it stands, so that nothing may read what it makes before, nor write what it reads. */
+int gdi_find_relu(gdi_group *g, const gdi_table *t, int root, gdi_micro *m)
+{
+    const int x = m->from[0];
+    int i = root - 1;
+    while (i >= 0 && !(line_at(g, i)[0] == GD_OP_RELU && line_at(g, i)[3] == x && line_at(g, i)[1] == g->dtype && !g->gone[i]))
+        i--;
+    if (i < 0)
+        return 0;
+    const int to = (int)line_at(g, i)[2];
+    if (to == x || to == m->to || to == m->from[1] || to == m->from[2])
+        return 0;
+    for (int j = i + 1; j < root; j++)
+        if (is_written(g, j, x) || is_written(g, j, to) || reads_of(line_at(g, j), to))
+            return 0;
+    g->gone[i] = 1;
+    m->two = t->two[g->dtype == GD_FLOAT64][GDI_TWO_GATE];
+    m->fn = NULL;
+    m->also = m->to;
+    m->to = (uint8_t)to;
+    return 1;
 }

@@ -285,7 +285,7 @@ typedef struct ahead {
 static void ahead_of(const gdi_plan *p, const feed *f, const block *b, ahead *a)
 {
     a->n = a->k = a->offset = 0;
-    for (int k = 0; k < p->n_out + p->n_in; k++)
+    for (int k = 0; k < p->ahead_operands; k++)
         if (p->operand[k].feed == GDI_DIRECT && !p->operand[k].stream)
             a->at[a->n++] = address(p, p->operand + k, f + k, b) + 2 * b->count * p->operand[k].size;
     a->nbytes = b->count * p->operand[0].size;
@@ -293,9 +293,13 @@ static void ahead_of(const gdi_plan *p, const feed *f, const block *b, ahead *a)
 
 static void ask_for(ahead *a, int64_t lines)
 {
-    for (; lines > 0 && a->k < a->n; lines--) {
-        __builtin_prefetch(a->at[a->k] + a->offset, 0, 2);
-        a->offset += GDI_ALIGN;
+    while (lines > 0 && a->k < a->n) {
+        const char *at = a->at[a->k] + a->offset;
+        const int64_t n = least(lines, parts(a->nbytes - a->offset, GDI_ALIGN));
+        for (int64_t i = 0; i < n; i++)
+            __builtin_prefetch(at + i * GDI_ALIGN, 0, 2);
+        lines -= n;
+        a->offset += n * GDI_ALIGN;
         if (a->offset >= a->nbytes)
             a->offset = 0, a->k++;
     }
@@ -320,7 +324,7 @@ static void run_row(const gdi_plan *p, feed *f, const block *b, int64_t row, val
         if (o->feed == GDI_SUM)
             continue;
         to[k] = address(p, o, f + k, b);
-        narrow[k] = o->feed == GDI_DIRECT && !o->stream ? to[k] : f[k].raw;
+        narrow[k] = (o->feed == GDI_DIRECT && !o->stream) || o->feed == GDI_STEPPED ? to[k] : f[k].raw;
         v->at[k] = o->cast ? f[k].wide : narrow[k];
     }
     ahead next = {.k = 0};
@@ -335,7 +339,7 @@ static void run_row(const gdi_plan *p, feed *f, const block *b, int64_t row, val
         if (m->fn)
             m->fn(b->count, in, v->at[m->to]);
         else if (m->two)
-            m->two(b->count, in[0], v->at[m->to], v->at[m->also]);
+            m->two(b->count, in, v->at[m->to], v->at[m->also]);
         else
             p->sink[m->to].fold->add(v->lanes[m->to], in[0], b->count);
     }

@@ -2,6 +2,7 @@
  * test = 1: the result is bool whatever the operands are. */
 #define GD_UNARY_FLOAT(N, n, e) GD_MAP(N, n, 1, 0)
 #define GD_UNARY_BLOCK(N, n, f) GD_MAP(N, n, 1, 0)
+#define GD_UNARY_CHEAP(N, n, e) GD_MAP(N, n, 1, 0)
 #define GD_UNARY_FAST(N, n, e, f) GD_MAP(N, n, 1, 0)
 #define GD_UNARY_ANY(N, n, f, i) GD_MAP(N, n, 1, 0)
 #define GD_UNARY_INT(N, n, i, b) GD_MAP(N, n, 1, 0)
@@ -10,6 +11,7 @@
 #include "../ops/unary.def"
 #undef GD_UNARY_FLOAT
 #undef GD_UNARY_BLOCK
+#undef GD_UNARY_CHEAP
 #undef GD_UNARY_FAST
 #undef GD_UNARY_ANY
 #undef GD_UNARY_INT

@@ -67,14 +67,14 @@ static void feed_rows(gdi_plan *p, const gdi_layout *l)
     }
 }
 
-/* The operands of a micro that are in `lone` (bits by number), as bits of its `from`. */
+/* The operands of a micro that are in `lone` (bits by number) and that it would read a block of, as bits of its `from`. */
 static unsigned lone_operands(const gdi_micro *m, uint64_t lone)
 {
     unsigned bits = 0;
     for (int k = 0; k < GDI_LOOP_VALUES; k++)
         if (k < m->reads || m->reads == 0)
             bits |= (unsigned)(lone >> m->from[k] & 1) << k;
-    return bits;
+    return bits & ~(unsigned)m->singles;
 }
 
 /* The loop of a micro that takes one value for as many of these as any does; -1: there is none. */
@@ -117,16 +117,21 @@ static void feed_singles(gdi_plan *p)
 
 /* Operands that are not contiguous are read where they lie: to gather them first is to wait for memory, and then again for
  * that of the result. Where shuffles gather several elements at once, that is as fast, unless the loop shuffles: every other
- * element of both, or one of the two backwards, or both. */
+ * element of both, or one of the two backwards, or both. A result that is not is written where it lies: what is added to every other element
+ * is neither gathered nor scattered. Roots one by one take three times as long as those of a register, and what is done to one float32 apart as
+ * long as to gather four at once: these are read so only where shuffles do it. */
 enum { STEPPED_4_FROM = 4, STEPPED_8_FROM = 2 };
 static void feed_stepped(gdi_plan *p)
 {
-    int spread = 0, halves = 1, back = 0, near = 1, fit = p->stepped && p->operand[0].feed == GDI_DIRECT && !p->operand[0].stream;
+    const gdi_plan_operand *to = p->operand;
+    const int apart_to = to->feed == GDI_GATHER;
+    int spread = apart_to, halves = 1, back = 0, near = 1;
+    int fit = p->stepped && (to->feed == GDI_DIRECT || (apart_to && !p->shuffled)) && !to->stream && !to->cast;
     for (int k = 1; k < p->n_out + p->n_in; k++) {
         const gdi_plan_operand *o = p->operand + k;
         const int64_t stride = o->stride[p->ndim - 1] / o->size, apart = stride < 0 ? -stride : stride;
         fit &= o->feed != GDI_TURN && !o->cast;
-        spread |= o->feed == GDI_GATHER && apart >= (o->size == 8 ? STEPPED_8_FROM : STEPPED_4_FROM);
+        spread |= !p->shuffled && o->feed == GDI_GATHER && apart >= (o->size == 8 ? STEPPED_8_FROM : STEPPED_4_FROM);
         halves &= stride == 2;
         back |= stride == -1;
         near &= apart == 1;
@@ -137,8 +142,9 @@ static void feed_stepped(gdi_plan *p)
         p->stepped = NULL;
         return;
     }
-    for (int k = 1; k < p->n_out + p->n_in; k++)
-        p->operand[k].feed = GDI_STEPPED;
+    p->step[2] = to->stride[p->ndim - 1] / to->size;
+    for (int k = 0; k < p->n_out + p->n_in; k++)
+        p->operand[k].feed = k == 0 && !apart_to ? GDI_DIRECT : GDI_STEPPED;
 }
 
 static int any_fed(const gdi_plan *p, int first, int feed)
@@ -241,6 +247,19 @@ static int is_direct_by_rows(const gdi_plan *p, const gdi_layout *l)
     return bits == 0 || (j >= 0 && m->lone_from[j] == bits && p->inner * l->size[0] >= DIRECT_STILL_NBYTES);
 }
 
+/* Is an operation that takes steps done to a row as it lies, since its result lies apart? Short rows take longer by themselves. */
+enum { STEPPED_ROW = 16 };
+static int is_stepped_by_rows(const gdi_plan *p, const gdi_layout *l)
+{
+    const int d = l->ndim - 1;
+    if (!p->stepped || p->shuffled || p->inner < STEPPED_ROW || l->stride[0][d] == l->size[0])
+        return 0;
+    for (int k = 0; k < l->n; k++)
+        if (p->operand[k].cast || p->operand[k].stream || (k > 0 && l->stride[k][d] != 0 && is_turned(l, k)))
+            return 0;
+    return 1;
+}
+
 /* Products of one value a row with a row that is the same for all rows: every row is short, or nearly all its time its own. */
 static int is_outer(gdi_plan *p, const gdi_layout *l, const gdi_outer_fn *outer)
 {
@@ -281,7 +300,7 @@ static void choose_blocks(gdi_plan *p, const gdi_layout *l, int64_t direct_row, 
     p->height = 1;
     feed_flat(p, l);
     const int by_outer = is_outer(p, l, outer);
-    const int short_row = !by_outer && (p->inner < direct_row || (p->inner < GDI_LONG_ROW && !is_direct_by_rows(p, l)));
+    const int short_row = !by_outer && (p->inner < direct_row || (p->inner < GDI_LONG_ROW && !is_direct_by_rows(p, l) && !is_stepped_by_rows(p, l)));
     if (!by_outer && (short_row || !any_fed(p, 0, GDI_GATHER))) {
         feed_singles(p);
         p->block = any_fed(p, p->n_out, GDI_SINGLE) && !any_buffer(p) && p->n_micro == 1 ? SINGLE_BLOCK : flat_block(p);
@@ -439,33 +458,6 @@ void gdi_plan_finish(gd_program *program, gdi_plan *p, const gdi_layout *l, int6
     program->parallel |= p->items > p->grain;
 }
 
-/* Groups of so many bytes of arrays wait for memory at the start of every block. Where functions take longer than memory does, of
- * which there must be one for so many elements read or written, or where several results go past the caches, lines of blocks to come
- * arrive meanwhile: a chain of tanh, sigmoid and exp with its gradients takes 2.7 ns an element instead of 3.4, x y + z with its
- * own 1.4 instead of 1.9; on a Xeon exp of 10^7 float64 by itself 8.5 ms instead of 12.1. One or two operations only lose by it on
- * Zen 4, which finds the lines of so few arrays by itself and waits for those that are asked for all at once (10^7 float32, tanh: 4.6 ms
- * instead of 3.7), while on the Xeon, which has the larger L1, everything that goes past the caches gains (10^7 int64 times 3: 8.0 ms
- * instead of 12.4). Arrays that the last cache holds lose or gain nothing. */
-enum { AHEAD_NBYTES = 24 << 20, AHEAD_FUNCTION = 2, AHEAD_MICRO = 3 };
-
-void gdi_plan_ahead(gdi_plan *p, const gdi_layout *l, int64_t functions)
-{
-    int64_t direct = 0;
-    for (int k = 0; k < p->n_out + p->n_in; k++) {
-        const gdi_plan_operand *o = p->operand + k;
-        if (o->size != p->operand[0].size)
-            return;
-        direct += o->feed == GDI_DIRECT && !o->stream;
-    }
-    const int64_t total = gdi_layout_nbytes(l, p->n);
-    const int large = gdi_l1_nbytes() >= GDI_LARGE_L1;
-    const int more = large || functions >= AHEAD_MICRO || p->n_out > 1;
-    const int functions_wait = more && functions * AHEAD_FUNCTION * p->operand[0].size * p->n >= total;
-    const int many = gdi_plan_streams(p) && ((p->n_out > 1 && p->n_micro >= AHEAD_MICRO) || large);
-    if (total >= AHEAD_NBYTES && !p->dear && (functions_wait || many))
-        p->ahead_lines = parts(direct * parts(p->block * p->operand[0].size, GDI_ALIGN), p->n_micro);
-}
-
 void gdi_take_lone(gdi_micro *m, const gdi_map_fn *single)
 {
     for (int k = 0; k < 2; k++) {
@@ -475,14 +467,14 @@ void gdi_take_lone(gdi_micro *m, const gdi_map_fn *single)
 }
 
 /* The loops for an operation: of contiguous operands; where operand 0, 1 is one element; where operands are spread; and the
- * shortest row that is worth a call of them; those of an outer product or NULL; is it gdi_map_is_function? */
+ * shortest row that is worth a call of them; those of an outer product or NULL; is it gdi_map_is_function; is it a root or a reciprocal? */
 typedef struct loops {
     gdi_map_fn fn;
     const gdi_map_fn *single;
     gdi_stepped_fn stepped;
     int64_t direct_row;
     const gdi_outer_fn *outer;
-    int function;
+    int function, root;
 } loops;
 
 static int make_plan(gd_program *program, gdi_layout *l, const gd_view *const *view, int64_t n, int64_t cost, const loops *of,
@@ -498,6 +490,7 @@ static int make_plan(gd_program *program, gdi_layout *l, const gd_view *const *v
         gdi_take_lone(p->micro, of->single);
     gdi_plan_place(p, l, view, t);
     p->stepped = of->stepped;
+    p->shuffled = p->n_in == 1 && (l->size[1] < 8 || of->root);
     gdi_plan_finish(program, p, l, 0, cost, of->direct_row, of->outer, out);
     gdi_plan_ahead(p, l, of->function);
     return GD_OK;
@@ -529,7 +522,8 @@ int gdi_map_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t,
     const gdi_outer_fn *outer = in->op != GD_OP_MULTIPLY ? NULL : dtype == GD_FLOAT32 ? t->outer[0] : dtype == GD_FLOAT64 ? t->outer[1] : NULL;
     if (!fits_flat(&l, view, n))
         return make_plan(p, &l, view, n, cost, &(loops){fn, (far ? gdi_map_far(t, in->op, bytes) : t)->single[in->op][dtype],
-                                                        t->stepped[in->op][dtype], row, outer, function}, t, out);
+                                                        t->stepped[in->op][dtype], row, outer, function,
+                                                        in->op == GD_OP_SQRT || in->op == GD_OP_RECIPROCAL}, t, out);
     make_flat(&l, view, n, cost, fn, out);
     p->parallel |= n * cost > GRAIN_QUARTER_NS;
     return GD_OK;

@@ -40,12 +40,12 @@ void gdi_plan_place(gdi_plan *p, const gdi_layout *l, const gd_view *const *view
  * of an outer product, with the first or second operand the column, or NULL. */
 void gdi_plan_finish(gd_program *program, gdi_plan *p, const gdi_layout *l, int64_t element_nbytes, int64_t cost, int64_t direct_row,
                      const gdi_outer_fn *outer, gdi_step *out);
-/* What is asked of memory ahead, of so many functions (gdi_map_is_function). */
-void gdi_plan_ahead(gdi_plan *p, const gdi_layout *l, int64_t functions);
 /* Does any output go past the caches? */
 int gdi_plan_streams(const gdi_plan *p);
 /* The loops of an operation of two operands for the case that the first or the second is one value. */
 void gdi_take_lone(gdi_micro *m, const gdi_map_fn *single);
 /* Quarter ns of an element of this size. */
 int64_t gdi_map_cost_of(int op, int64_t size);
+/* ahead.c: of so many functions (gdi_map_is_function) */
+void gdi_plan_ahead(gdi_plan *p, const gdi_layout *l, int64_t functions);
 #endif

@@ -126,11 +126,12 @@ typedef struct gdi_plan_operand {
 } gdi_plan_operand;
 
 /* One operation on a block; values are numbered as in the lines of a fused group. Without fn it is
- * two functions of one value, to `to` and `also`, or, without those, a sum: `to` is its number among the sums. */
+ * two results, to `to` and `also`, or, without those, a sum: `to` is its number among the sums. */
 typedef struct gdi_micro {
     gdi_map_fn fn;
     gdi_two_fn two;
     uint8_t to, also, from[GDI_LOOP_VALUES], reads;      /* the first `reads` of from */
+    uint8_t singles;         /* those of from (bits) that the loop takes one value of in any case */
     uint8_t lone_from[2];
     gdi_map_fn lone[2];      /* fn where these of from (bits) are one value each; NULL: there is none */
 } gdi_micro;
@@ -151,11 +152,13 @@ typedef struct gdi_plan {
     int64_t buffers_nbytes;  /* of private memory before the registers */
     int64_t register_nbytes; /* from one register to the next */
     int64_t unit;            /* elements that buffers and registers hold */
-    int64_t ahead_lines;     /* cache lines of the next block to ask for before each operation; 0: none */
+    int64_t ahead_lines;     /* cache lines of the block after the next to ask for before each operation; 0: none */
+    int32_t ahead_operands;  /* of the first so many operands */
     gdi_micro *micro;
     gdi_sink *sink;
     gdi_stepped_fn stepped;  /* does the only operation on operands that lie `step` elements apart; else NULL */
-    int64_t step[2];
+    int64_t step[3];         /* of two inputs, and of the output */
+    int32_t shuffled;        /* it does well only where it shuffles: every other element, or backwards */
     gdi_outer_fn outer;      /* does all rows of the only operation, between operand `column` and the other one; else NULL */
     int32_t column;
     gdi_whole_fn whole;      /* does all there is to do, one or two operations and their sum; else NULL */
@@ -254,6 +257,8 @@ int gdi_find_loop(gdi_group *g, int root, gdi_micro *m);
 int gdi_find_pair(gdi_group *g, const gdi_table *t, int root, gdi_micro *m);
 /* Line i and the next, two functions of one value, as one loop: 1, with *m; 0: there is none. */
 int gdi_find_two(gdi_group *g, const gdi_table *t, int i, gdi_micro *m);
+/* Line `root`, *m, is the loop of what relu lets through: one with relu itself, if that stands before it: 1, with *m changed. */
+int gdi_find_relu(gdi_group *g, const gdi_table *t, int root, gdi_micro *m);
 /* scalars.c: is it an operation on single floats? Then *out and the scalar it points to; gdi_scalars_finish makes runs */
 int64_t gdi_scalar_count(const gd_program_spec *s);
 int gdi_scalar_prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, const gd_instr *in, gdi_step *out);

@@ -1,6 +1,7 @@
 #undef GD_UNARY_BLOCK
 #undef GD_UNARY_FAST
 #undef GD_UNARY_FLOAT
+#undef GD_UNARY_CHEAP
 #undef GD_UNARY_ANY
 #undef GD_UNARY_INT
 #undef GD_UNARY_TEST
@@ -15,6 +16,7 @@
 #undef GD_BINARY_TEST
 #undef GD_TERNARY_ANY
 #undef GD_MAP1
+#undef GD_MAP1_STEPPED
 #undef GD_MAP2
 #undef GD_MAP2_SINGLE
 #undef GD_MAP2_STEPPED

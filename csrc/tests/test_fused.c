@@ -642,6 +642,44 @@ static void test_gate(void)
     }
 }
 
+/* relu of what the gate looks at is done with it, unless its result is read before, or what it reads is written. */
+static void test_gate_with_relu(void)
+{
+    enum { O0, O1, X, ZERO, G, R0, R1, R2 };             /* two outputs, three inputs, registers */
+    const gdi_table *t = gdi_active();
+    int64_t line[][GDI_FUSED_LINE] = {{GD_OP_RELU, GD_FLOAT32, O0, X, -1, -1}, {GD_OP_NEGATIVE, GD_FLOAT32, R2, G, -1, -1},
+                                      {GD_OP_GREATER, GD_BOOL, R0, X, ZERO, -1}, {GD_OP_CAST, GD_FLOAT32, R1, R0, -1, -1},
+                                      {GD_OP_ZMUL, GD_FLOAT32, O1, R1, R2, -1}};
+    for (int pass = 0; pass < 6; pass++) {
+        gdi_group g = {.line = line[0], .lines = 5, .n = R0, .n_out = X};
+        gdi_micro m = {.fn = NULL};
+        for (int k = 0; k < g.n; k++) {
+            g.place[k] = (gdi_place){64 * k, 4};
+            g.dtype_of[k] = GD_FLOAT32;
+        }
+        g.single[ZERO] = 1;
+        line[0][0] = pass == 1 ? GD_OP_ABS : GD_OP_RELU;
+        line[0][1] = pass == 2 ? GD_FLOAT64 : GD_FLOAT32;
+        line[1][3] = pass == 3 ? O0 : G;                 /* read before the gate */
+        line[0][2] = pass == 4 ? R2 : O0;                /* written again */
+        line[0][3] = pass == 5 ? G : X;                  /* of another value */
+        CHECK(gdi_find_loop(&g, 4, &m) == GDI_LOOP_GATE && m.reads == 3 && m.singles == 1 << 1 && !g.gone[0]);
+        const int found = gdi_find_relu(&g, t, 4, &m);
+        CHECK(found == (pass == 0) && g.gone[0] == found && !g.gone[1]);
+        CHECK(!found || (m.two == t->two[0][GDI_TWO_GATE] && !m.fn && m.to == O0 && m.also == O1 && m.from[0] == X && m.from[2] == R2));
+    }
+    gdi_group g = {.line = line[0], .lines = 5, .n = R0, .n_out = X};
+    gdi_micro m = {.fn = NULL};
+    for (int k = 0; k < g.n; k++) {
+        g.place[k] = (gdi_place){64 * k, 4};
+        g.dtype_of[k] = GD_FLOAT32;
+    }
+    g.single[ZERO] = 1;
+    line[0][3] = X, line[1][2] = O1, line[4][4] = O1, line[4][2] = O1;
+    g.place[O1] = g.place[X];                            /* what relu reads is written over before the gate */
+    CHECK(gdi_find_loop(&g, 4, &m) == GDI_LOOP_GATE && gdi_find_relu(&g, t, 4, &m) == 0);
+}
+
 static void test_pairs(void)
 {
     const gdi_table *t = gdi_active();
@@ -667,11 +705,11 @@ static void test_pairs(void)
 
 static void test_twos(void)
 {
-    static const int ops[GDI_TWOS][2] = {[GDI_TWO_SIGMOID] = {GD_OP_SIGMOID, GD_OP_SIGMOID_GRAD}, [GDI_TWO_TANH] = {GD_OP_TANH, GD_OP_TANH_GRAD},
+    static const int ops[GDI_TWO_GATE][2] = {[GDI_TWO_SIGMOID] = {GD_OP_SIGMOID, GD_OP_SIGMOID_GRAD}, [GDI_TWO_TANH] = {GD_OP_TANH, GD_OP_TANH_GRAD},
                                          [GDI_TWO_SIN] = {GD_OP_SIN, GD_OP_COS}};
     const gdi_table *t = gdi_active();
     gdi_micro m;
-    for (int k = 0; k < GDI_TWOS; k++)
+    for (int k = 0; k < GDI_TWO_GATE; k++)
         for (int turned = 0; turned < 2; turned++) {
             int64_t line[][GDI_FUSED_LINE] = {{ops[k][turned], GD_FLOAT32, 4, 1, -1, -1}, {ops[k][!turned], GD_FLOAT32, 5, 1, -1, -1},
                                               {GD_OP_ADD, GD_FLOAT32, 0, 5, 4, -1}};
@@ -698,6 +736,7 @@ int main(int argc, char **argv)
     test_rules();
     test_loops();
     test_gate();
+    test_gate_with_relu();
     test_pairs();
     test_twos();
     for (int i = 0; i < rounds / 10; i++)

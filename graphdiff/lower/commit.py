@@ -117,7 +117,7 @@ def _slices_in_place(instrs: Sequence[Any], commit: int, groups: Mapping[int, An
                 before[i] = ("copy", (staged,), (v,), (), node)
                 v = staged
             to = View(variable, out.offset, out.shape, out.strides, out.dtype)
-            tail.append(((op, (to,), (to, x[1], v) if x else (v,), attrs, node), last))
+            tail.append(((op, (to,), (*[to, *x[1:]][:len(x)], v), attrs, node), last))       # what is put into, or added to, is the place itself
     if not gone:
         return list(instrs), commit, dict(groups)
     head = [(before.get(i, instrs[i]), i) for i in range(commit) if i not in gone or i in before]
@@ -138,7 +138,7 @@ def _slices_of(instrs: Sequence[Any], last: int, touching: Mapping[int, list[int
         if b in fixed or not whole.contiguous or whole.offset or count(whole.shape) * whole.dtype.itemsize != buffers[b]:
             return None
         *mine, reader = touching[b]
-        if reader != end or not mine or any(not _writes_alone(instrs[i], b) for i in mine):
+        if reader != end or not mine or instrs[mine[0]][0] == "add" or any(not _writes_alone(instrs[i], b) for i in mine):
             return None
         first, *others = mine
         name, (out,), (source, *rest), _, _ = instrs[first]
@@ -155,10 +155,16 @@ def _slices_of(instrs: Sequence[Any], last: int, touching: Mapping[int, list[int
 
 
 def _writes_alone(instr: Any, b: int) -> bool:
-    """Does it write to a buffer what it can't fail to, without reading it?"""
+    """Does it write to a buffer what it can't fail to, without reading it, but for an element that it adds to?"""
     op, outs, ins, _, _ = instr
+    if op == "add" and len(ins) == 2 and _same_place(outs[0], ins[0]):
+        ins, op = ins[1:], "copy"
     known = op == "copy" or (op in SCATTERS and ins[1].buffer == -1 - CONSTANTS)         # places that are numbers were checked
     return known and outs[0].buffer == b and all(v.buffer != b for v in ins)
+
+
+def _same_place(a: View, b: View) -> bool:
+    return a.buffer == b.buffer and a.offset == b.offset and a.shape == b.shape and a.strides == b.strides and a.dtype is b.dtype
 
 
 def _late_product(instr: Any, buffers: Sequence[int]) -> int:
@@ -181,6 +187,6 @@ def _may_read(v: View, k: int, mine: Mapping[int, tuple[int, View]], written: Co
     if v.buffer not in mine:
         return False
     number, t = mine[v.buffer]
-    if v.offset != t.offset or v.dtype is not t.dtype or v.shape != t.shape or v.strides != t.strides:
+    if not _same_place(v, t):
         return False
     return op != "fused" or any(w is v for w in unread(number, outs, ins, attrs))

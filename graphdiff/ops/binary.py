@@ -167,15 +167,16 @@ def _copysign_one(y: Node) -> Node:
     return copysign(1.0, y)
 
 
-logaddexp = binary("logaddexp", "log(e^x + e^y)", np.logaddexp, (lambda x, y, z: _share(x, y), lambda x, y, z: _share(y, x)), ulp=4,
+logaddexp = binary("logaddexp", "log(e^x + e^y)", np.logaddexp, (lambda x, y, z: _share(x, y, 1), lambda x, y, z: _share(x, y, -1)), ulp=4,
                    analytic=lambda x, y: np.log(np.exp(x) + np.exp(y)))
 
 
-def _share(x: Node, y: Node) -> Node:
-    """sigmoid(x - y); two equal infinities share evenly, 0 when both are -inf (nothing flows through log 0)."""
+def _share(x: Node, y: Node, sign: int) -> Node:
+    """sigmoid(x - y), or of y - x; two equal infinities share evenly, 0 when both are -inf (nothing flows through log 0). Both partials ask
+    for the same tests and the same difference."""
     alike = equal(x, y)
     d = where(logical_and(alike, isinf(x)), 0.0, x - y)        # two numbers alike are a point like any other, with a slope
-    return where(logical_and(alike, equal(x, -np.inf)), 0.0, sigmoid(d))
+    return where(logical_and(alike, equal(x, -np.inf)), 0.0, sigmoid(d if sign > 0 else -d))
 
 
 xlogy = binary("xlogy", "x log y, 0 where x is 0", special.xlogy, (lambda x, y, z: log(y), lambda x, y, z: x / y), ulp=4,

@@ -62,9 +62,14 @@ def _slice_add_reference(x: Any, y: Any, *, starts: Any, steps: Any) -> Any:
 
 def _slice_add_lower(ctx: Any, node: Node) -> Any:
     x, y = (ctx.raw(v) for v in node.inputs)
-    part = ctx.map("add", x.slice(*node._attrs, y.shape), y)
-    out = ctx.emit("copy", ctx.new(node.shape, node.dtype), [x])
-    ctx.emit("copy", out.slice(*node._attrs, y.shape), [part])
+    out = ctx.new(node.shape, node.dtype)
+    part = out.slice(*node._attrs, y.shape)
+    if part.strides and abs(part.strides[-1]) != 1 and node.dtype.itemsize < 4:      # no kernel takes these steps: they are gathered once, not twice
+        put, new = "copy", [ctx.map("add", x.slice(*node._attrs, y.shape), y)]
+    else:
+        put, new = "add", [part, y]
+    ctx.emit("copy", out, [x])
+    ctx.emit(put, part, new)
     return out
 
 
