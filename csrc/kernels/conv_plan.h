@@ -113,6 +113,8 @@ typedef struct conv_plan {
     int64_t size[3], plane;                      /* of the planes of a box: extents, and elements of one plane */
     int64_t off_nbytes;                          /* the table of offsets stands in front of the planes */
     int64_t q, qb, q_blocks, q_ld;               /* patches: positions of all images, in blocks of qb */
+    int64_t mr;                                  /* rows of a panel of weights */
+    int lanes;                                   /* a register holds destination channels, not positions: see conv_lanes_t.inc */
     int plain;                                   /* nothing fits: use the plain version */
     int patch;                                   /* small outputs: make patches, not planes */
     int zero;                                    /* some outputs have no tap at all */
@@ -132,6 +134,7 @@ enum { CONV_PLANES = 256 << 10, CONV_DEPTH = 3072, CONV_ROWS = 128, CONV_SLACK =
 enum { CONV_PATCH_ROWS = 256, CONV_PATCH_NBYTES = 448 };
 /* The same for the weight gradient. CONV_W_POSITIONS: bytes of one filter's cotangents in a block. */
 enum { CONV_W_PLANES = 448 << 10, CONV_W_DEPTH = 2560, CONV_W_FILTERS = 128, CONV_W_POSITIONS = 2048 };
+enum { CONV_TURNED_TAPS = 256 };                /* packed by registers: so many have a table */
 enum { CONV_W_JOIN = 64 };                      /* rows of partial sums that are joined by one item */
 /* It is cut into at most CONV_W_SPLITS partial sums, of 4e6 terms or more, that take 64 MB or less. Into more of them, and
  * four times the memory, where one would keep a thread for longer than 2e9 terms, some 50 ms. */
@@ -256,9 +259,50 @@ static int64_t conv_tile_cost(int64_t mr, int64_t nv, int64_t registers)
     return full * GD_MAX(mr * nv, 8) + (rest ? GD_MAX(mr * (rest > 2 ? nv : rest), 8) : 0);
 }
 
+/* A tile whose lanes are channels takes so many positions at most, and of those no more sizes than these. */
+enum { CONV_LANE_MOST = 14 };
+static int64_t conv_lane_width(int64_t n) { return n <= 8 ? n : (n + 1) / 2 * 2; }
+
+/* Multiplications per tap, in registers, of a row of n positions and one register of channels. */
+static int64_t conv_lane_cost(int64_t n)
+{
+    const int64_t steps = (n + CONV_LANE_MOST - 1) / CONV_LANE_MOST, less = n / GD_MAX(steps, 1), more = steps ? n % steps : 0;
+    return (steps - more) * GD_MAX(conv_lane_width(less), 5) + more * GD_MAX(conv_lane_width(less + 1), 5);
+}
+
+/* Of a row that ends in half a register: what a tap takes less. A tile of nothing else waits for its loads. */
+static int64_t conv_half_saves(int64_t in_row) { return in_row > 1 ? 4 : 2; }
+
+/* Cycles of a whole sweep where lanes are positions, about: a register of a tile takes one, to store a register of 8 rows 64, or 192 by
+ * way of memory. conv_sheet_run takes rows or the whole sheet, whichever is less. half: may a row end in half a register? */
+static double conv_positions_cycles(const conv_plan *p, int64_t vl, int64_t mr, int64_t nv, int half)
+{
+    const conv_line *l = &p->line[2];
+    const int64_t nx = GD_MIN(p->box[2], l->t1 - l->t0), in_row = (nx + vl - 1) / vl, odd = nx % vl;
+    const int64_t in_run = ((p->box[1] - 1) * p->size[2] + nx + vl - 1) / vl, step = l->out_step * l->out_s;
+    const double K = (double)(p->cb * p->phase_taps), sheets = (double)p->n * (double)(p->line[0].t1 - p->line[0].t0)
+                   * (double)p->boxes[1] * (double)p->boxes[2] * (double)p->c * (double)p->taps / K;
+    double row = (double)conv_tile_cost(mr, nv, in_row) * K + (double)in_row * (step == 1 ? 64 : 192);
+    if (half && step == 1 && odd > 0 && odd <= vl / 2)
+        row -= (double)conv_half_saves(in_row) * K;
+    const double run = (double)conv_tile_cost(mr, nv, in_run) * K + (double)in_run * 192;
+    return sheets * GD_MIN((double)p->box[1] * row, run) * (double)p->m_padded / (double)mr;
+}
+
+/* The same where they are channels: 16 x 16 elements are stored in 200. */
+static double conv_lanes_cycles(const conv_plan *p, int64_t vl)
+{
+    const conv_line *l = &p->line[2];
+    const int64_t nx = GD_MIN(p->box[2], l->t1 - l->t0);
+    const double K = (double)(p->cb * p->phase_taps), sheets = (double)p->n * (double)(p->line[0].t1 - p->line[0].t0)
+                   * (double)p->boxes[1] * (double)p->boxes[2] * (double)p->c * (double)p->taps / K;
+    const double row = (double)conv_lane_cost(nx) * K + (double)((nx + vl - 1) / vl) * 200;
+    return sheets * (double)p->box[1] * row * (double)((p->m + vl - 1) / vl);
+}
+
 /* Planes or patches? Cycles of each, measured roughly: a register of a tile 1, a short copy 10, a scattered element 2.
  * Patches have no empty lanes, since positions of all images stand side by side. */
-static void conv_plan_patch(conv_plan *p, int64_t esize, int64_t vl, int64_t mr, int64_t nv)
+static void conv_plan_patch(conv_plan *p, int64_t esize, int64_t vl, int64_t mr, double planes)
 {
     double size[3], depth = (double)p->c * (double)p->taps, m = (double)p->m, phases = 1;
     for (int d = 0; d < 3; d++) {
@@ -268,11 +312,8 @@ static void conv_plan_patch(conv_plan *p, int64_t esize, int64_t vl, int64_t mr,
     double positions = (double)p->n * size[0] * size[1] * size[2], rows = (double)p->n * size[0] * size[1];
     if (p->boxes[0] * p->boxes[1] * p->boxes[2] != 1 || positions < 1)
         return;
-    int64_t in_row = (p->box[2] + vl - 1) / vl, in_sheet = ((p->box[1] - 1) * p->size[2] + p->box[2] + vl - 1) / vl;
-    int64_t row_cost = conv_tile_cost(mr, nv, in_row), sheet_cost = conv_tile_cost(mr, nv, in_sheet);
-    double planes = (double)p->n * size[0] * (double)GD_MIN(p->box[1] * row_cost, sheet_cost) / (double)mr * depth * m;
     int64_t m_blocks = (p->m + CONV_PATCH_ROWS - 1) / CONV_PATCH_ROWS;
-    double copies = depth * rows * (double)(in_row * m_blocks);
+    double copies = depth * rows * (double)((p->box[2] + vl - 1) / vl * m_blocks);
     double patches = (double)((int64_t)positions / vl + 1) * depth * m + 10 * copies
                    + phases * m * positions * 2;
     if (patches > planes * 0.9 || p->cb * p->phase_taps > GDI_LOCAL_NBYTES / (2 * CONV_PATCH_NBYTES))
@@ -286,8 +327,9 @@ static void conv_plan_patch(conv_plan *p, int64_t esize, int64_t vl, int64_t mr,
     conv_plan_rows(p, CONV_PATCH_ROWS, mr);
 }
 
-static void conv_plan_of(const conv_geom *q, int turned, int64_t esize, int64_t vl, int64_t mr, int64_t nv,
-                         conv_plan *p)
+/* half, lanes: are there tiles that end in half a register, and those whose lanes are channels? */
+static void conv_plan_of(const conv_geom *q, int turned, int64_t esize, int64_t vl, int64_t mr, int64_t nv, int half,
+                         int lanes, conv_plan *p)
 {
     conv_axis axis[3];
     memcpy(axis, q->axis, sizeof axis);
@@ -314,6 +356,7 @@ static void conv_plan_of(const conv_geom *q, int turned, int64_t esize, int64_t 
     while (width < tail) width *= 2;
     if (tail == 3) width = 3;                    /* images of three colours */
     p->m_padded = p->m - tail + (tail ? width : 0);
+    p->mr = mr;
     conv_plan_rows(p, CONV_ROWS, mr);
     if (p->taps == 0 || p->c == 0) {
         p->zero = 1;                             /* empty sums; boxes stay 0: nothing to sweep */
@@ -325,7 +368,16 @@ static void conv_plan_of(const conv_geom *q, int turned, int64_t esize, int64_t 
         return;
     }
     conv_plan_size(p, esize);
-    conv_plan_patch(p, esize, vl, mr, nv);
+    const double positions = conv_positions_cycles(p, vl, mr, nv, half), channels = conv_lanes_cycles(p, vl);
+    p->lanes = lanes && channels < positions * 0.97;
+    conv_plan_patch(p, esize, vl, mr, p->lanes ? channels : positions);
+    if (p->patch)
+        p->lanes = 0;
+    if (p->lanes) {
+        p->mr = 2 * vl;
+        p->m_padded = (p->m + vl - 1) / vl * vl;
+        conv_plan_rows(p, CONV_ROWS, p->mr);
+    }
 }
 
 /* What the next item will read: nbytes of each channel. It is asked for while this one computes, some lines a tile,
