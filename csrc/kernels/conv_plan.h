@@ -273,8 +273,8 @@ static int64_t conv_lane_cost(int64_t n)
 /* Of a row that ends in half a register: what a tap takes less. A tile of nothing else waits for its loads. */
 static int64_t conv_half_saves(int64_t in_row) { return in_row > 1 ? 4 : 2; }
 
-/* Cycles of a whole sweep where lanes are positions, about: a register of a tile takes one, to store a register of 8 rows 64, or 192 by
- * way of memory. conv_sheet_run takes rows or the whole sheet, whichever is less. half: may a row end in half a register? */
+/* Cycles of a whole sweep where lanes are positions, about: a register of a tile takes one, to store a register of 8 rows 64, or
+ * 192 by way of memory. conv_sheet_run takes rows or the whole sheet, whichever is less. half: may a row end in half a register? */
 static double conv_positions_cycles(const conv_plan *p, int64_t vl, int64_t mr, int64_t nv, int half)
 {
     const conv_line *l = &p->line[2];
