@@ -350,7 +350,7 @@ def _kernel_time(kernel: str, s: Sizes, itemsize: int) -> float:
     high, wide, images = prod(size[:-1]), size[-1], s.n * s.groups
     registers, in_rows = -(-wide // lanes), high * -(-wide // lanes) * lanes
     weights, of_x = s.groups * s.c * s.o * s.taps, images * s.c * prod([a.x for a in s.axes]) * (phases > 1)
-    apart = 0.25 if turned or s.axes[-1].stride <= 2 else 1                      # elements of a row that registers do not bring together
+    apart = 0.25 if turned or s.axes[-1].stride <= 2 else 1 if s.axes[-1].stride <= 4 else 3     # elements of a row, one by one
     terms = images * depth * s.taps * m * itemsize / _PER_NS                     # of a position
     planes = images * depth * (29 + 6.4 * phases * prod([n + h for n, h in zip(size[:-1], halo[:-1], strict=True)])) + apart * of_x
     if kernel == "conv_weight":

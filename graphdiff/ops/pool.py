@@ -113,11 +113,45 @@ def _reduced(ctx: Any, kernel: str, node: Node, v: Any) -> Any:
     return out
 
 
+_FEW_TAPS = 4               # of a window along an axis; of more the kernel is as fast
+_NEAR_NBYTES = 4 << 20      # and of a larger array, whose rows joined along one axis go to memory and back
+
+
+def _joined(ctx: Any, op: str, node: Node, v: Any) -> Any:
+    """Windows that lie side by side and leave nothing out, joined tap by tap along one axis after the other, as elementwise steps over all
+    planes at once: twice to four times as fast as the kernel, which goes row by row, up to rows of 28. None where that does not hold.
+
+    The kernel joins in the same order, so that sums have the same bits: rows first, and those of a box one after the other.
+    """
+    window, stride, padding, spread, _ = node._attrs
+    wide = [d for d, w in enumerate(window) if w > 1]
+    if (not wide or max(window) > _FEW_TAPS or tuple(window) != tuple(stride) or any(p for both in padding for p in both)
+            or (isinstance(spread, tuple) and any(d != 1 for d in spread)) or (op == "add" and len([d for d in wide if d < len(window) - 1]) > 1)
+            or any(n * w != m for n, w, m in zip(node.shape[2:], window, v.shape[2:], strict=True))
+            or v.dtype.kind != "f" or not 0 < nelements(v.shape) * v.dtype.itemsize <= _NEAR_NBYTES):
+        return None
+    for d in wide:
+        axis, w = d + 2, window[d]
+        steps = v.strides[axis]
+        part = v.with_layout([*v.shape[:axis], w, node.shape[axis], *v.shape[axis + 1:]],
+                             [*v.strides[:axis], steps, w * steps, *v.strides[axis + 1:]])
+        taps = [part.slice([i if a == axis else 0 for a in range(len(part.shape))], [1] * len(part.shape),
+                           [1 if a == axis else n for a, n in enumerate(part.shape)]) for i in range(w)]
+        taps = [q.with_layout([*q.shape[:axis], *q.shape[axis + 1:]], [*q.strides[:axis], *q.strides[axis + 1:]]) for q in taps]
+        v = taps[0]
+        for tap in taps[1:]:
+            v = ctx.map(op, tap, v)                  # of equals the second stays: the first of a window, as in the kernel
+    return v
+
+
 def _max_lower(kernel: str, reduction: str) -> Callable[..., Any]:
     def rule(ctx: Any, node: Node) -> Any:
         window, stride, padding, dilation, _ = node._attrs
         if _one_window(node, node.inputs[0].shape[2:], node.shape[2:]):
             return _reduced(ctx, reduction, node, ctx.view(node.inputs[0]))
+        joined = _joined(ctx, "maximum", node, ctx.view(node.inputs[0])) if kernel == "max_pool" else None
+        if joined is not None:
+            return joined
         v = three_axes(ctx, ctx.view(node.inputs[0]))
         out = ctx.new(node.shape, INT64 if kernel == "max_pool_index" else v.dtype)
         ctx.emit(kernel, three_axes(ctx, out), [v],
@@ -212,6 +246,9 @@ def _avg_lower(kernel: str) -> Callable[..., Any]:
             return ctx.emit("copy", ctx.new(node.shape, v.dtype), [ctx.map("divide", v, divisor).broadcast(node.shape)])
         if grad and _side_by_side(node, v.shape[2:]) and node.size:
             return _spread(ctx, node, v)
+        joined = None if grad else _joined(ctx, "add", node, v)
+        if joined is not None:
+            return ctx.map("divide", joined, ctx.constant(np.asarray(nelements(window), v.dtype)))
         v = three_axes(ctx, v)
         out = ctx.new(node.shape, v.dtype)
         results = node if kernel == "avg_pool" else node.inputs[0]
