@@ -49,6 +49,18 @@ def test_the_same_as_the_interpreter(axes, dtype):
             checked()
 
 
+@pytest.mark.parametrize("x_shape, w_shape", [((1, 32, 24, 64), (96, 32, 3, 3)), ((1, 130, 14, 14), (150, 130, 3, 3)), ((2, 64, 500), (40, 64, 7))])
+def test_one_image_is_shared_by_channels(x_shape, w_shape):
+    rng = np.random.default_rng(w_shape[0])
+    inputs, outputs = results(x_shape, w_shape, "float32", {"padding": 1})
+    values = [rng.integers(-3, 4, n.shape).astype("float32") for n in inputs]
+    want = reference(outputs, dict(zip(inputs, values, strict=True)))
+    for threads in (1, 2):
+        for a, b in zip(gd.function(inputs, outputs, threads=threads)(*values), want, strict=True):
+            np.testing.assert_array_equal(a, b)
+            checked()
+
+
 @pytest.mark.parametrize("x_shape, w_shape, options", [
     ((3, 40, 14, 14), (48, 40, 3, 3), {"padding": 1}),                   # one channel block
     ((2, 130, 9, 13), (70, 130, 3, 3), {"padding": 1}),                  # sums go on in the result, of two blocks of channels
