@@ -357,7 +357,7 @@ def _kernel_time(kernel: str, s: Sizes, itemsize: int) -> float:
         if m * 4 <= lanes:                                                       # lanes are positions, then added up
             return terms * in_rows + 12.5 * weights + planes + 2000
         return (0.85 * terms * high * wide * -(-m // lanes) * lanes / m * -(-s.c * s.taps // 8) * 8 / (s.c * s.taps)
-                + weights + planes + 2000)
+                + 0.25 * itemsize * weights + planes * -(-m // 128) + 2000)                     # planes again for every 128 filters
     in_sheet = -(-((high - 1) * (wide + halo[-1]) + wide) // lanes) * lanes
     patches = (terms * -(-s.n * high * wide // lanes) * lanes / s.n + 0.55 * (phases if turned else 1) * images * m * high * wide
                + images * s.taps * high * (depth * registers * 6.2 + 3.9) * -(-m // 256) + (0 if turned else 0.8 * of_x))
