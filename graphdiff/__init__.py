@@ -48,7 +48,8 @@ from .ops.scan import argsort, cumprod, cumsum, log_softmax, median, softmax, so
 from .ops.indexing import one_hot, segment_max, segment_mean, segment_sum, take, take_along_axis
 from .ops.linalg import dot, inner, kron, matmul, outer, tensordot, vdot
 from .ops.einsum import einsum
-from .ops.conv import avg_pool, conv, conv_transpose, max_pool
+from .ops.conv import conv, conv_transpose
+from .ops.pool import avg_pool, max_pool
 from .ops.activations import (batch_norm, celu, clip, elu, gelu, group_norm, hard_tanh, layer_norm, leaky_relu, rms_norm, selu)
 from .ops.attention import attention
 from .ops.derived import (allclose, append, cross, cumulative_prod, cumulative_sum, degrees, float_power, heaviside, isclose, nan_to_num, radians, rot90,

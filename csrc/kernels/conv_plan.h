@@ -1,5 +1,5 @@
-/* conv_plan.h: the geometry of convolution, which all types share: the axes, how a sweep is cut, planes or patches, and
- * the cut of the weight gradient. Bits depend on the last one, so it depends on shapes alone. */
+/* conv_plan.h: the geometry of convolution, which all types share: the axes, how a sweep is cut, planes or patches, and which lanes.
+ * No bit depends on these. */
 #ifndef GDI_CONV_PLAN_H
 #define GDI_CONV_PLAN_H
 
@@ -113,6 +113,8 @@ typedef struct conv_plan {
     int64_t size[3], plane;                      /* of the planes of a box: extents, and elements of one plane */
     int64_t off_nbytes;                          /* the table of offsets stands in front of the planes */
     int64_t q, qb, q_blocks, q_ld;               /* patches: positions of all images, in blocks of qb */
+    int64_t mr;                                  /* rows of a panel of weights */
+    int lanes;                                   /* a register holds destination channels, not positions: see conv_lanes_t.inc */
     int plain;                                   /* nothing fits: use the plain version */
     int patch;                                   /* small outputs: make patches, not planes */
     int zero;                                    /* some outputs have no tap at all */
@@ -128,14 +130,11 @@ typedef struct conv_stretch {
 /* CONV_PLANES: the planes share L2 with the packed weights. CONV_DEPTH: bytes of one channel's packed weights in one
  * pass; CONV_ROWS: destination channels of an item, enough that making the planes again for the next ones is cheap. */
 enum { CONV_PLANES = 256 << 10, CONV_DEPTH = 3072, CONV_ROWS = 128, CONV_SLACK = 4096 };
+/* So many items let threads share the work evenly; one of so many terms may be cut further. */
+enum { CONV_ITEMS = 16, CONV_SHARE_TERMS = 3000000 };
 /* Patches: destination channels of an item, and bytes of a row of positions. */
 enum { CONV_PATCH_ROWS = 256, CONV_PATCH_NBYTES = 448 };
-/* The same for the weight gradient. CONV_W_POSITIONS: bytes of one filter's cotangents in a block. */
-enum { CONV_W_PLANES = 448 << 10, CONV_W_DEPTH = 2560, CONV_W_FILTERS = 128, CONV_W_POSITIONS = 2048 };
-enum { CONV_W_JOIN = 64 };                      /* rows of partial sums that are joined by one item */
-/* It is cut into at most CONV_W_SPLITS partial sums, of 4e6 terms or more, that take 64 MB or less. Into more of them, and
- * four times the memory, where one would keep a thread for longer than 2e9 terms, some 50 ms. */
-enum { CONV_W_SPLITS = 32, CONV_W_TERMS = 4000000, CONV_W_NBYTES = 64 << 20, CONV_W_LONG = 2000000000 };
+enum { CONV_TURNED_TAPS = 256 };                /* packed by registers: so many have a table */
 /* Terms of one item that no call may exceed. An array that is not a broadcast one would fill the memory first: these
  * are 2^34 with vectors, some 0.3 s, and 2^30 for an element alone. */
 #define CONV_ITEM_TERMS 17179869184.0
@@ -248,6 +247,18 @@ static void conv_plan_rows(conv_plan *p, int64_t most, int64_t mr)
     p->m_blocks = (p->m + p->mb - 1) / p->mb;
 }
 
+/* Few items, of more than some 50 us each, leave threads without work: fewer channels in each. One thread makes planes once. */
+static void conv_plan_share(conv_plan *p)
+{
+    const double others = (double)p->n * (double)p->groups * (double)p->boxes[0] * (double)p->boxes[1] * (double)p->boxes[2];
+    const double terms = (double)p->c * (double)p->taps * (double)p->box[0] * (double)p->box[1] * (double)p->box[2];
+    int64_t most = p->mb;
+    while (most >= 64 && others * (double)p->m_blocks < CONV_ITEMS && terms * (double)p->mb > CONV_SHARE_TERMS) {
+        most /= 2;
+        conv_plan_rows(p, most, p->mr);
+    }
+}
+
 /* Multiplications per tap, in registers, that tiles of mr x nv take over a row of so many registers. A tile of fewer
  * than 8 waits for its own results. */
 static int64_t conv_tile_cost(int64_t mr, int64_t nv, int64_t registers)
@@ -256,9 +267,50 @@ static int64_t conv_tile_cost(int64_t mr, int64_t nv, int64_t registers)
     return full * GD_MAX(mr * nv, 8) + (rest ? GD_MAX(mr * (rest > 2 ? nv : rest), 8) : 0);
 }
 
+/* A tile whose lanes are channels takes so many positions at most, and of those no more sizes than these. */
+enum { CONV_LANE_MOST = 14 };
+static int64_t conv_lane_width(int64_t n) { return n <= 8 ? n : (n + 1) / 2 * 2; }
+
+/* Multiplications per tap, in registers, of a row of n positions and one register of channels. */
+static int64_t conv_lane_cost(int64_t n)
+{
+    const int64_t steps = (n + CONV_LANE_MOST - 1) / CONV_LANE_MOST, less = n / GD_MAX(steps, 1), more = steps ? n % steps : 0;
+    return (steps - more) * GD_MAX(conv_lane_width(less), 5) + more * GD_MAX(conv_lane_width(less + 1), 5);
+}
+
+/* Of a row that ends in half a register: what a tap takes less. A tile of nothing else waits for its loads. */
+static int64_t conv_half_saves(int64_t in_row) { return in_row > 1 ? 4 : 2; }
+
+/* Cycles of a whole sweep where lanes are positions, about: a register of a tile takes one, to store a register of 8 rows 64, or
+ * 192 by way of memory. conv_sheet_run takes rows or the whole sheet, whichever is less. half: may a row end in half a register? */
+static double conv_positions_cycles(const conv_plan *p, int64_t vl, int64_t mr, int64_t nv, int half)
+{
+    const conv_line *l = &p->line[2];
+    const int64_t nx = GD_MIN(p->box[2], l->t1 - l->t0), in_row = (nx + vl - 1) / vl, odd = nx % vl;
+    const int64_t in_run = ((p->box[1] - 1) * p->size[2] + nx + vl - 1) / vl, step = l->out_step * l->out_s;
+    const double K = (double)(p->cb * p->phase_taps), sheets = (double)p->n * (double)(p->line[0].t1 - p->line[0].t0)
+                   * (double)p->boxes[1] * (double)p->boxes[2] * (double)p->c * (double)p->taps / K;
+    double row = (double)conv_tile_cost(mr, nv, in_row) * K + (double)in_row * (step == 1 ? 64 : 192);
+    if (half && step == 1 && odd > 0 && odd <= vl / 2)
+        row -= (double)conv_half_saves(in_row) * K;
+    const double run = (double)conv_tile_cost(mr, nv, in_run) * K + (double)in_run * 192;
+    return sheets * GD_MIN((double)p->box[1] * row, run) * (double)p->m_padded / (double)mr;
+}
+
+/* The same where they are channels: 16 x 16 elements are stored in 200. */
+static double conv_lanes_cycles(const conv_plan *p, int64_t vl)
+{
+    const conv_line *l = &p->line[2];
+    const int64_t nx = GD_MIN(p->box[2], l->t1 - l->t0);
+    const double K = (double)(p->cb * p->phase_taps), sheets = (double)p->n * (double)(p->line[0].t1 - p->line[0].t0)
+                   * (double)p->boxes[1] * (double)p->boxes[2] * (double)p->c * (double)p->taps / K;
+    const double row = (double)conv_lane_cost(nx) * K + (double)((nx + vl - 1) / vl) * 200;
+    return sheets * (double)p->box[1] * row * (double)((p->m + vl - 1) / vl);
+}
+
 /* Planes or patches? Cycles of each, measured roughly: a register of a tile 1, a short copy 10, a scattered element 2.
  * Patches have no empty lanes, since positions of all images stand side by side. */
-static void conv_plan_patch(conv_plan *p, int64_t esize, int64_t vl, int64_t mr, int64_t nv)
+static void conv_plan_patch(conv_plan *p, int64_t esize, int64_t vl, int64_t mr, double planes)
 {
     double size[3], depth = (double)p->c * (double)p->taps, m = (double)p->m, phases = 1;
     for (int d = 0; d < 3; d++) {
@@ -268,11 +320,8 @@ static void conv_plan_patch(conv_plan *p, int64_t esize, int64_t vl, int64_t mr,
     double positions = (double)p->n * size[0] * size[1] * size[2], rows = (double)p->n * size[0] * size[1];
     if (p->boxes[0] * p->boxes[1] * p->boxes[2] != 1 || positions < 1)
         return;
-    int64_t in_row = (p->box[2] + vl - 1) / vl, in_sheet = ((p->box[1] - 1) * p->size[2] + p->box[2] + vl - 1) / vl;
-    int64_t row_cost = conv_tile_cost(mr, nv, in_row), sheet_cost = conv_tile_cost(mr, nv, in_sheet);
-    double planes = (double)p->n * size[0] * (double)GD_MIN(p->box[1] * row_cost, sheet_cost) / (double)mr * depth * m;
     int64_t m_blocks = (p->m + CONV_PATCH_ROWS - 1) / CONV_PATCH_ROWS;
-    double copies = depth * rows * (double)(in_row * m_blocks);
+    double copies = depth * rows * (double)((p->box[2] + vl - 1) / vl * m_blocks);
     double patches = (double)((int64_t)positions / vl + 1) * depth * m + 10 * copies
                    + phases * m * positions * 2;
     if (patches > planes * 0.9 || p->cb * p->phase_taps > GDI_LOCAL_NBYTES / (2 * CONV_PATCH_NBYTES))
@@ -286,8 +335,9 @@ static void conv_plan_patch(conv_plan *p, int64_t esize, int64_t vl, int64_t mr,
     conv_plan_rows(p, CONV_PATCH_ROWS, mr);
 }
 
-static void conv_plan_of(const conv_geom *q, int turned, int64_t esize, int64_t vl, int64_t mr, int64_t nv,
-                         conv_plan *p)
+/* half, lanes: are there tiles that end in half a register, and those whose lanes are channels? */
+static void conv_plan_of(const conv_geom *q, int turned, int64_t esize, int64_t vl, int64_t mr, int64_t nv, int half,
+                         int lanes, conv_plan *p)
 {
     conv_axis axis[3];
     memcpy(axis, q->axis, sizeof axis);
@@ -314,6 +364,7 @@ static void conv_plan_of(const conv_geom *q, int turned, int64_t esize, int64_t 
     while (width < tail) width *= 2;
     if (tail == 3) width = 3;                    /* images of three colours */
     p->m_padded = p->m - tail + (tail ? width : 0);
+    p->mr = mr;
     conv_plan_rows(p, CONV_ROWS, mr);
     if (p->taps == 0 || p->c == 0) {
         p->zero = 1;                             /* empty sums; boxes stay 0: nothing to sweep */
@@ -325,7 +376,18 @@ static void conv_plan_of(const conv_geom *q, int turned, int64_t esize, int64_t 
         return;
     }
     conv_plan_size(p, esize);
-    conv_plan_patch(p, esize, vl, mr, nv);
+    const double positions = conv_positions_cycles(p, vl, mr, nv, half), channels = conv_lanes_cycles(p, vl);
+    p->lanes = lanes && channels < positions * 0.97;
+    conv_plan_patch(p, esize, vl, mr, p->lanes ? channels : positions);
+    if (p->patch)
+        p->lanes = 0;
+    if (p->lanes) {
+        p->mr = 2 * vl;
+        p->m_padded = (p->m + vl - 1) / vl * vl;
+        conv_plan_rows(p, CONV_ROWS, p->mr);
+    }
+    if (!p->patch)
+        conv_plan_share(p);
 }
 
 /* What the next item will read: nbytes of each channel. It is asked for while this one computes, some lines a tile,
@@ -362,69 +424,6 @@ static int conv_taps_are_3x3(const conv_plan *p)
     const conv_line *l = p->line;
     return p->taps == 9 && l[1].w == 3 && l[2].w == 3 && l[1].stride == 1 && l[2].stride == 1 && l[1].dil == 1
         && l[2].dil == 1;
-}
-
-/* The weight gradient: items are split x group x block of x's channels x block of filters; an item goes through the
- * chunks (image x box, or several small images) of its split and leaves a partial sum [tap][filter] of
- * tp * fp elements in scratch. The cut depends on shapes alone, not on strides or threads, and so do the bits. */
-typedef struct conv_wplan {
-    conv_plan s;                                 /* the forward sweep, for its planes */
-    int64_t yn_s, yc_s, y_s[3], wy_s, wx_s, w_s[3];
-    const char *y;
-    int64_t c_blocks, fb, f_blocks, images, chunks, splits, tp, fp, positions;
-    double item_terms;                           /* of the longest item; 0: the plain version */
-    int64_t mr;                                  /* taps of a tile */
-    int dot;                                     /* few filters: lanes are positions, not filters */
-    int direct;                                  /* and the taps 3 x 3, without stride: see conv_depth_t.inc */
-} conv_wplan;
-
-static void conv_wplan_of(const conv_geom *q, int64_t esize, int64_t mr, int64_t vl, conv_wplan *p)
-{
-    conv_axis axis[3];
-    conv_plan *s = &p->s;
-    memcpy(axis, q->axis, sizeof axis);
-    conv_axes_order(axis);
-    *p = (conv_wplan){.yn_s = q->yn_s, .yc_s = q->yc_s, .wy_s = q->wy_s, .wx_s = q->wx_s, .y = q->y};
-    *s = (conv_plan){.n = q->n, .groups = q->groups, .c = q->xc, .m = q->yc, .sn_s = q->xn_s, .sc_s = q->xc_s,
-                     .source = q->x, .out = q->w, .taps = 1, .phase_taps = 1};
-    for (int d = 0; d < 3; d++) {
-        s->line[d] = conv_line_of(&axis[d], 0);
-        s->taps *= axis[d].w;
-        s->phase_taps *= axis[d].w;
-        p->y_s[d] = axis[d].ys;
-        p->w_s[d] = axis[d].ws;
-    }
-    if (s->taps == 0 || s->c == 0 || s->m == 0 || s->groups == 0)
-        return;                                  /* no result at all: chunks and blocks stay 0 */
-    p->dot = s->m * 4 <= vl;
-    p->direct = p->dot && conv_taps_are_3x3(s) && p->y_s[2] == 1;
-    conv_plan_box(s, esize, CONV_W_DEPTH, CONV_W_PLANES, (p->dot ? 4 : 1) * CONV_W_POSITIONS / esize);
-    if (s->plain)
-        return;
-    conv_plan_size(s, esize);
-    p->positions = s->box[0] * s->box[1] * s->box[2];
-    p->c_blocks = (s->c + s->cb - 1) / s->cb;
-    p->f_blocks = (s->m + CONV_W_FILTERS - 1) / CONV_W_FILTERS;
-    p->fb = (s->m + p->f_blocks - 1) / p->f_blocks;
-    /* 27 taps are three tiles of 9, but four of 8 */
-    p->mr = mr == 8 && s->cb * s->taps % 9 == 0 && s->cb * s->taps % 8 != 0 ? 9 : mr;
-    p->tp = (s->cb * s->taps + p->mr - 1) / p->mr * p->mr;
-    p->fp = p->dot ? p->fb : (p->fb + vl - 1) / vl * vl;
-    int64_t boxes = s->boxes[0] * s->boxes[1] * s->boxes[2], most = (p->dot ? 4 : 1) * CONV_W_POSITIONS / esize;
-    p->images = 1;                               /* images so small that several make a chunk */
-    if (boxes == 1 && p->positions > 0)
-        p->images = GD_MIN(most / p->positions, (int64_t)(CONV_W_PLANES / conv_plan_nbytes(s, esize)));
-    p->images = GD_MAX(GD_MIN(p->images, s->n), 1);
-    p->chunks = (s->n + p->images - 1) / p->images * boxes;
-    double terms = (double)p->chunks * (double)(p->images * p->positions) * (double)p->tp * (double)p->fp;
-    double nbytes = (double)(s->groups * p->c_blocks * p->f_blocks) * (double)(p->tp * p->fp * esize);
-    double splits = GD_MIN(GD_MIN(terms / CONV_W_TERMS, CONV_W_NBYTES / nbytes), CONV_W_SPLITS);
-    /* in terms: a position of a short row takes as long as 1024 of them, to be moved, and a byte of the planes as 16 */
-    const double chunk = (double)p->positions * GD_MAX((double)p->tp * (double)p->fp, 1024) + 16 * conv_plan_nbytes(s, esize);
-    const double duration = (double)p->chunks * (double)p->images * chunk;
-    splits = GD_MAX(splits, GD_MIN(duration / CONV_W_LONG, 4.0 * CONV_W_NBYTES / nbytes));
-    p->splits = GD_MAX((int64_t)GD_MIN(splits, (double)p->chunks), 1);
-    p->item_terms = duration / (double)p->splits;
 }
 
 #endif

@@ -73,6 +73,25 @@ static geometry random_geometry(int wide)
     return g;
 }
 
+/* Channels that fill registers, along rows that do not: tiles whose lanes are channels. */
+static geometry many_channels(void)
+{
+    geometry g = {.x = {1 + below(2)}, .attr = {0}};
+    const int64_t groups = 1 + (below(4) == 0);
+    g.attr[9] = groups;
+    g.x[1] = groups * (9 + below(60)), g.w[0] = g.y[1] = groups * (9 + below(60));
+    g.w[1] = g.x[1] / groups, g.y[0] = g.x[0];
+    for (int d = 0; d < 3; d++) {
+        g.w[2 + d] = d == 0 ? 1 : 1 + below(4), g.y[2 + d] = d == 0 ? 1 + (below(4) == 0) : d == 1 ? 1 + below(5) : 1 + below(31);
+        g.attr[d] = 1 + (below(2) == 0) * below(3);
+        g.attr[3 + d] = d == 0 ? 0 : below(3);
+        g.attr[6 + d] = 1 + (below(4) == 0);
+        g.x[2 + d] = (g.y[2 + d] - 1) * g.attr[d] + (g.w[2 + d] - 1) * g.attr[6 + d] + 1 - g.attr[3 + d] - (d > 0) * below(3);
+        g.x[2 + d] = g.x[2 + d] < 1 ? 1 : g.x[2 + d];
+    }
+    return g;
+}
+
 static void one_conv(int op, int dtype, const geometry *g)
 {
     const int64_t *of[] = {g->y, g->x, g->w};
@@ -196,6 +215,11 @@ int main(int argc, char **argv)
         one_max_pool(ordered[i % 6], &m);
         one_avg_pool(dtypes[i % 2], 0, &a);
         one_avg_pool(dtypes[i % 2], 1, &a);
+    }
+    for (int i = 0; i < 60; i++) {
+        geometry g = many_channels();
+        for (int op = GD_OP_CONV; op <= GD_OP_CONV_WEIGHT; op++)
+            one_conv(op, dtypes[i % 2], &g);
     }
     /* positions enough for two partial sums of the weight gradient, which a second phase joins */
     const geometry split = {.x = {2, 8, 1, 58, 66}, .w = {16, 8, 1, 3, 3}, .y = {2, 16, 1, 56, 64},

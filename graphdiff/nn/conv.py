@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import ShapeError
 from ..graph.build import named_input
 from ..graph.node import Node
-from ..ops import conv as ops
+from ..ops import conv, pool
 from . import activation as activations
 from . import checks
 from .init import make, make_transposed
@@ -49,7 +49,7 @@ class Conv(_Convolution):
     kernel: one number for each spatial axis; a single one means `ndim` equal axes (2). Options as in gd.conv.
     """
 
-    op, transposed = staticmethod(ops.conv), False
+    op, transposed = staticmethod(conv.conv), False
 
     def __init__(self, c_in: int, c_out: int, kernel: Any, activation: Any = None, bias: bool = True, init: Any = "glorot", key: Any = None,
                  dtype: Any = "float32", name: str | None = None, *, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
@@ -66,7 +66,7 @@ class ConvTranspose(_Convolution):
     kernel for what goes into a unit, as for Conv, whatever the stride (PyTorch takes c_out / groups times the kernel).
     """
 
-    op, transposed = staticmethod(ops.conv_transpose), True
+    op, transposed = staticmethod(conv.conv_transpose), True
 
     def __init__(self, c_in: int, c_out: int, kernel: Any, activation: Any = None, bias: bool = True, init: Any = "glorot", key: Any = None,
                  dtype: Any = "float32", name: str | None = None, *, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
@@ -92,13 +92,13 @@ class _Pool(Layer):
 class MaxPool(_Pool):
     """gd.max_pool as a layer. Options no input fits are refused when the layer is made."""
 
-    op = staticmethod(ops.max_pool)
+    op = staticmethod(pool.max_pool)
 
 
 class AvgPool(_Pool):
     """gd.avg_pool as a layer. Options no input fits are refused when the layer is made."""
 
-    op = staticmethod(ops.avg_pool)
+    op = staticmethod(pool.avg_pool)
 
 
 def _sample(channels: int, n: int, dtype: Any) -> Node:

@@ -299,6 +299,7 @@ _FEW_POINTS = 9             # and from here on where weights stay in L2 for all 
 _NEAR_NBYTES = 1 << 20      # of L2
 _FAR_NBYTES = 3 << 20       # columns of so many come from memory, at thrice the time
 _RUN = 6                    # elements of a row that a copy moves well
+_FAR_WEIGHTS = 8 << 20      # weights of so many bytes come from memory, and go there packed
 _LARGE_NBYTES = 4 << 20     # columns are no larger than that, or than what the convolution has anyway
 _FEW_TAPS, _LONG = 4, 512   # of a signal: at 5 taps others are as fast; shorter ones are columns without a copy
 _SHORT = 2048               # of a signal: with more positions a product of a single row is slower than the kernel
@@ -307,7 +308,8 @@ _PER_NS = 180               # bytes of the elements one operand of products has 
 
 # Both times are nanoseconds of one core with AVX-512 at 4 GHz, fitted to 3100 convolutions of 1 x 1 to 16 x 16 positions, 1 to 256
 # channels, 1 to 100 images, 2 x 2 to 8 x 8 taps, strides from 1 to the kernel. Either may be half or twice the true one, but they err
-# together: the faster way is chosen but for a few per cent of the time.
+# together: the faster way is chosen but for a few per cent of the time. The kernel was fitted again to 370 of benchmarks/conv_sweep.py when
+# it had tiles whose lanes are channels.
 
 
 def _columns_time(kernel: str, s: Sizes, itemsize: int) -> float:
@@ -331,6 +333,13 @@ def _columns_time(kernel: str, s: Sizes, itemsize: int) -> float:
     return time + copy
 
 
+def _lane_positions(n: int) -> int:
+    """Of a row of n positions, what tiles whose lanes are channels compute: see conv_lane_cost in csrc/kernels/conv_plan.h."""
+    steps = -(-n // 14)
+    less, more = divmod(n, steps)
+    return sum([max(m if m <= 8 else m + m % 2, 5) * times for m, times in ((less, steps - more), (less + 1, more))])
+
+
 def _kernel_time(kernel: str, s: Sizes, itemsize: int) -> float:
     """Products with their empty lanes, packed weights, and planes or patches of the source: see csrc/kernels/conv_plan.h."""
     turned, lanes = kernel == "conv_input", 64 // itemsize
@@ -341,16 +350,22 @@ def _kernel_time(kernel: str, s: Sizes, itemsize: int) -> float:
     high, wide, images = prod(size[:-1]), size[-1], s.n * s.groups
     registers, in_rows = -(-wide // lanes), high * -(-wide // lanes) * lanes
     weights, of_x = s.groups * s.c * s.o * s.taps, images * s.c * prod([a.x for a in s.axes]) * (phases > 1)
+    apart = 0.25 if turned or s.axes[-1].stride <= 2 else 1 if s.axes[-1].stride <= 4 else 3     # elements of a row, one by one
     terms = images * depth * s.taps * m * itemsize / _PER_NS                     # of a position
-    planes = images * depth * (29 + 6.4 * phases * prod([n + h for n, h in zip(size[:-1], halo[:-1], strict=True)])) + 0.25 * of_x
+    planes = images * depth * (29 + 6.4 * phases * prod([n + h for n, h in zip(size[:-1], halo[:-1], strict=True)])) + apart * of_x
     if kernel == "conv_weight":
         if m * 4 <= lanes:                                                       # lanes are positions, then added up
             return terms * in_rows + 12.5 * weights + planes + 2000
-        return terms * high * wide * -(-m * 4 // lanes) * lanes / 4 / m + 1.5 * weights + planes + 2000
+        return (0.85 * terms * high * wide * -(-m // lanes) * lanes / m * -(-s.c * s.taps // 8) * 8 / (s.c * s.taps)
+                + 0.25 * itemsize * weights + planes * -(-m // 128) + 2000)                     # planes again for every 128 filters
     in_sheet = -(-((high - 1) * (wide + halo[-1]) + wide) // lanes) * lanes
     patches = (terms * -(-s.n * high * wide // lanes) * lanes / s.n + 0.55 * (phases if turned else 1) * images * m * high * wide
                + images * s.taps * high * (depth * registers * 6.2 + 3.9) * -(-m // 256) + (0 if turned else 0.8 * of_x))
-    return min(terms * min(in_rows, in_sheet) + planes, patches) + 0.8 * weights + 1000
+    by_channels = (terms * high * _lane_positions(wide) * -(-m // lanes) * lanes / m * 0.88
+                   + 0.06 * itemsize * (phases if turned else 1) * images * m * high * wide)
+    nbytes, planes = weights * itemsize, planes + 150 * images
+    return (min(min(terms * min(in_rows, in_sheet), by_channels) + planes, patches) + (0.25 + 0.5 * min(nbytes / _FAR_WEIGHTS, 1)) * weights + 1000
+            + 0.04 * images * nbytes * (nbytes > _NEAR_NBYTES))                      # read for each image
 
 
 def _pays(kernel: str, s: Sizes, itemsize: int, stored: int) -> bool:
@@ -364,8 +379,7 @@ def _pays(kernel: str, s: Sizes, itemsize: int, stored: int) -> bool:
         return kernel == "conv_weight" or s.o > 1 or s.positions < _SHORT
     if kernel == "conv_input" and not all(a.apart for a in s.axes) and sum([a.taps for a in s.axes]) > _ADDED:
         return False
-    faster = 0.85 if s.positions >= _POINTS else 1       # the kernel is, than its estimate, where positions are many
-    return _columns_time(kernel, s, itemsize) < _kernel_time(kernel, s, itemsize) * faster
+    return _columns_time(kernel, s, itemsize) < _kernel_time(kernel, s, itemsize)
 
 
 def _stored(v: Any) -> int:
