@@ -13,8 +13,9 @@ from ..ops.binary import greater, where
 from ..ops.creation import size
 from ..ops.families import cast
 from ..ops.joining import concatenate
+from ..ops.moments import mean, var
 from ..ops.movement import expand_dims, reshape_to
-from ..ops.reduction import mean, prod, var
+from ..ops.reduction import prod
 from ..ops.unary import reciprocal, sqrt
 from ..specs import check_memory, nelements
 from . import checks
