@@ -15,7 +15,8 @@ static void fill_indices(array *idx, int64_t n, int bad)
         put(idx, i, whole(n == 0 ? 0 : from_zero ? below(n) : below(2 * n) - n));
     int64_t far = outside[below(LENGTH(outside))];
     if (bad)
-        put(idx, below(count(idx)), whole(below(2) ? (far == INT64_MAX ? far : n + far) : far == INT64_MAX ? INT64_MIN : (from_zero ? 0 : -n) - 1 - far));
+        put(idx, below(count(idx)), whole(below(2) ? (far == INT64_MAX ? far : n + far)
+                                          : far == INT64_MAX ? INT64_MIN : (from_zero ? 0 : -n) - 1 - far));
 }
 
 static int64_t wrapped(const array *idx, int64_t i, int64_t n)
