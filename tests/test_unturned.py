@@ -22,6 +22,7 @@ FREE: dict[str, Callable[[Any, Any], Any]] = {
 }
 BOUND: dict[str, Callable[[Any, Any], Any]] = {
     "a sum of floats": lambda x, y: gd.sum(gd.square(x.T)),
+    "a product of integers over an axis": lambda x, y: gd.prod((x.T * 3).astype("int64"), axis=0),
     "the first place": lambda x, y: gd.argmax(gd.abs(x.T)),
     "another operand": lambda x, y: gd.max(x.T + gd.reshape(y, x.T.shape)),
     "two readers": lambda x, y: [gd.max(m := gd.abs(x.T)), m],
