@@ -1,5 +1,5 @@
 """Operations in the forms that benchmarks leave out, against NumPy's own way: axes of one element or of few, index arrays in odd places,
-slices written to, gradients by hand, pads, rolls, sums of sorted segments, matrices times themselves, odd batches.
+slices written to, views reduced, data in order, gradients by hand, pads, rolls, segments, matrices times themselves, odd batches.
 
 Gradients are timed against the formula one would write in NumPy. Set OPENBLAS_NUM_THREADS=1, or NumPy's large products run on every core.
 
@@ -66,7 +66,7 @@ def short_axes() -> Iterator[Row]:
             if dtype not in ("bool", "float16"):
                 yield row(f"median axis={axis} {shape}", [shape], dtype, partial(gd.median, axis=axis), partial(np.median, axis=axis))
     for shape, axis in (((2, 100_000), 0), ((3, 100_000), 0), ((8, 2, 64, 64), 1), ((8, 3, 64, 64), 1), ((8, 20, 64, 64), 1), ((1000, 1, 50), 1),
-                        ((100_000, 2), 1), ((10_000, 20), 1), ((32, 8, 33, 33), 1), ((3000, 33), 1)):
+                        ((1, 10_000), 0), ((100_000, 2), 1), ((10_000, 20), 1), ((32, 8, 33, 33), 1), ((3000, 33), 1)):
         for dtype in FLOATS:
             for name, f in (("softmax", softmax), ("log_softmax", log_softmax), ("logsumexp", logsumexp)):
                 yield row(f"{name} axis={axis} {shape}", [shape], dtype, partial(getattr(gd, name), axis=axis), partial(f, axis=axis),
@@ -81,6 +81,48 @@ def short_axes() -> Iterator[Row]:
                 for name in ("sum", "prod", "mean", "var") if dtype != "int64" else ("sum",):
                     yield row(f"{name} axis=0 ({rows}, {n})", [(rows, n)], dtype, partial(getattr(gd, name), axis=0),
                               partial(getattr(np, name), axis=0), 1e-3 if dtype == "float32" else 1e-9)
+
+
+def views_reduced() -> Iterator[Row]:
+    """Reductions of what lies apart, turned or in short pieces."""
+    for dtype in ("int64", *FLOATS):
+        close = 1e-4 if dtype == "float32" else 1e-10
+        for shape, order, axes in (((20, 2, 20, 2), (0, 1, 2, 3), (1, 3)), ((40, 4, 40, 4), (0, 1, 2, 3), (1, 3)), ((10_000, 2, 2), (2, 0, 1), (0, 2)),
+                                   ((1000, 3, 3), (0, 2, 1), (1, 2)), ((500, 7, 9), (0, 2, 1), (1, 2)), ((50, 60, 70), (2, 0, 1), 1)):
+            for name in ("sum", "max"):
+                yield row(f"{name} axis={axes} of {order} {shape}", [shape], dtype,
+                          lambda x, name=name, order=order, axes=axes: getattr(gd, name)(gd.transpose(x, order), axis=axes),
+                          lambda x, name=name, order=order, axes=axes: getattr(np, name)(np.transpose(x, order), axis=axes), close)
+        for step in (2, 3, -1):
+            for shape in ((1024, 1024), (300, 400)):
+                for axis in (None, 0, 1):
+                    yield row(f"sum axis={axis} {shape}[:, ::{step}]", [shape], dtype, lambda x, step=step, axis=axis: gd.sum(x[:, ::step], axis=axis),
+                              lambda x, step=step, axis=axis: np.sum(x[:, ::step], axis=axis), close)
+        for shape in ((1024, 1024), (300, 400), (100, 1000)):
+            yield row(f"any(x.T > 9) {shape}", [shape], dtype, lambda x: gd.any(x.T > 9), lambda x: np.any(x.T > 9))
+            yield row(f"max(abs(x.T)) axis=1 {shape}", [shape], dtype, lambda x: gd.max(abs(x.T), axis=1), lambda x: np.max(abs(x.T), axis=1))
+
+
+def in_runs(shape: tuple[int, ...], runs: int, dtype: str) -> list[Any]:
+    """Lines of a few rising runs."""
+    n = shape[-1]
+    x = np.arange(n) % (n // runs + 1)
+    return [np.tile((x * 256 // n if dtype == "uint8" else x).astype(dtype), (*shape[:-1], 1)).reshape(shape)]
+
+
+def ordered() -> Iterator[Row]:
+    """Positions, medians and the largest of data with an order of its own."""
+    for shape in ((100_000,), (100, 1000), (3, 3000), (20, 300)):
+        for runs in (1, 3, 8):
+            for dtype in ("uint8", "int32", "int64", *FLOATS):
+                make = partial(in_runs, shape, runs, dtype)
+                yield Row(f"argsort of {runs} runs {shape} {dtype}", make, gd.argsort, lambda x: np.argsort(x, kind="stable"))
+            make = partial(in_runs, shape, runs, "uint8")
+            yield Row(f"median of {runs} runs {shape} uint8", make, partial(gd.median, axis=-1), partial(np.median, axis=-1))
+            yield Row(f"top_k 1 of {runs} runs {shape} uint8", make, lambda x: gd.top_k(x, 1), lambda x: np.partition(x, -1)[..., -1:])
+    for shape in ((300, 33), (1000, 16)):
+        yield Row(f"argsort rising {shape} bool", lambda shape=shape: [np.sort(sample(shape, "bool"), axis=-1)], gd.argsort,
+                  lambda x: np.argsort(x, kind="stable"))
 
 
 def softmax(x: Any, axis: int) -> Any:
@@ -133,11 +175,20 @@ def indices() -> Iterator[Row]:
                 yield Row(f"segment_sum {order} 100000 to {segments} {dtype}",
                           lambda s=segments, o=order, dtype=dtype: [sample(100_000, dtype), ids(s, o == "sorted")],
                           lambda x, i, s=segments: gd.segment_sum(x, i, s), lambda x, i, s=segments: np.bincount(i, x, s).astype(x.dtype), tolerance=1e-3)
+                yield Row(f"segment_max {order} 100000 to {segments} {dtype}",
+                          lambda s=segments, o=order, dtype=dtype: [sample(100_000, dtype), ids(s, o == "sorted")],
+                          lambda x, i, s=segments: gd.segment_max(x, i, s), partial(largest, segments=segments))
 
 
 def ids(segments: int, in_order: bool) -> Any:
     i = np.random.default_rng(0).integers(0, segments, 100_000)
     return np.sort(i) if in_order else i
+
+
+def largest(x: Any, i: Any, segments: int) -> Any:
+    out = np.full(segments, -np.inf, x.dtype)
+    np.maximum.at(out, i, x)
+    return out
 
 
 def hot(i: Any, classes: int) -> Any:
@@ -210,7 +261,7 @@ def products() -> Iterator[Row]:
 
 
 def rows() -> Iterator[Row]:
-    for part in (slices_written_to, short_axes, indices, gradients, neighbours_apart, products):
+    for part in (slices_written_to, short_axes, views_reduced, ordered, indices, gradients, neighbours_apart, products):
         yield from part()
 
 

@@ -42,8 +42,8 @@ from .ops.joining import (array_split, column_stack, concat, concatenate, dstack
 from .ops.movement import (atleast_1d, atleast_2d, broadcast_arrays, broadcast_to, diag, diagonal, expand_dims, flip, fliplr,
                            flipud, matrix_transpose, moveaxis, permute_dims, ravel, reshape, squeeze, swapaxes,
                            trace as trace_of, transpose)
-from .ops.reduction import (all, amax, amin, any, argmax, argmin, average, count_nonzero, logsumexp, max, mean, min, norm, prod, ptp, std,
-                            sum, var)
+from .ops.reduction import all, amax, amin, any, argmax, argmin, count_nonzero, logsumexp, max, min, prod, sum
+from .ops.moments import average, mean, norm, ptp, std, var
 from .ops.scan import argsort, cumprod, cumsum, log_softmax, median, softmax, sort, top_k
 from .ops.indexing import one_hot, segment_max, segment_mean, segment_sum, take, take_along_axis
 from .ops.linalg import dot, inner, kron, matmul, outer, tensordot, vdot

@@ -137,3 +137,14 @@ def test_softmax_and_norms_of_scattered_operands(dtype: str) -> None:
                 got = gd.function([given], made(gd.transpose(given, order)))(x)
                 want = gd.function([copy], made(copy))(stored)
                 assert [np.asarray(g).tobytes() for g in got] == [np.asarray(w).tobytes() for w in want], (shape, order, axis)
+
+
+@pytest.mark.parametrize("dtype", ("uint8", "int32", "int64", "float32", "float64"))
+@pytest.mark.parametrize("shape", ((20, 2, 20, 2), (7, 3, 5, 3), (9, 4, 700, 2), (2, 5, 3, 4), (300, 2, 2, 16)))
+def test_short_lines_along_several_axes(shape: tuple[int, ...], dtype: str) -> None:
+    """They are turned into columns, some at a time (fold_turn_short()): few lines and more than a strip or a tile, up to 64 elements and more."""
+    x = sample(shape, dtype)
+    for order in ((0, 1, 2, 3), (2, 3, 0, 1), (3, 0, 1, 2)):
+        for axis in ((1, 3), (0, 2), (0, 3)):
+            for name in ("sum", "prod"):
+                check(name, x, order, axis)

@@ -206,6 +206,24 @@ def test_softmax_of_columns_has_the_bits_of_rows(n: int, w: int, dtype: str) -> 
         np.testing.assert_allclose(got, want, rtol=4e-6 if dtype == "float32" else 1e-14, atol=np.finfo(dtype).tiny)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("step", [2, 3, -1, -2, -5])
+def test_rows_apart_are_added_as_they_lie(step: int, dtype: str) -> None:
+    """From 64 elements on none is brought together before it is added; nothing behind the last one taken counts."""
+    for n in (63, 64, 65, 79, 80, 81, 96, 257, 4095, 4096, 4097, 8193):
+        x = sample((3, n), dtype)
+        wide = np.full((3, (n - 1) * abs(step) + 1), np.nan if dtype[0] == "f" else 1, dtype)
+        wide[:, ::abs(step)] = x if step > 0 else x[:, ::-1]
+        stored, copy = gd.input("s", wide.shape, dtype), gd.input("c", x.shape, dtype)
+        for f in (gd.sum, gd.prod):
+            for axis in (1, None):
+                want = np.asarray(gd.function([copy], f(copy, axis=axis), threads=1)(x))
+                for threads in (1, 2):
+                    got = np.asarray(gd.function([stored], f(stored[:, ::step], axis=axis), threads=threads)(wide))
+                    assert got.tobytes() == want.tobytes(), (f, n, axis)
+                    checked()
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 8, 9, 16, 17, 40, 511, 513])
 def test_logsumexp_of_short_lines_wherever_they_lie(n, dtype):

@@ -113,3 +113,37 @@ def test_bytes_by_counting(dtype: str) -> None:
             for y, (view, axis) in zip(got, ((x[:, ::-1], 1), (x[:, ::2], 1), (x, 0)), strict=True):
                 assert np.array_equal(y, np.argsort(view, axis=axis, kind="stable"))
             checked(3)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8"])
+def test_bytes_of_a_rank(dtype: str) -> None:
+    """Medians and the first few of any data, wherever it lies: found bit by bit, without counters."""
+    random = np.random.default_rng(8)
+    for size in (1, 2, 63, 64, 65, 127, 128, 255, 500, 1001, 16_384, 16_385):
+        for few in (1, 2, 3, 256):
+            x = (random.integers(0, min(few, 2 if dtype == "bool" else 256), (4, size)) * (1 if few > 3 or dtype == "bool" else 127)).astype(dtype)
+            x[1:3] = np.sort(x[1:3], axis=-1)
+            x[2] = x[2, ::-1]
+            n = gd.input("n", x.shape, dtype)
+            views = [(lambda a: a), (lambda a: a[:, ::-1]), (lambda a: a[:, ::2])]
+            if dtype == "uint8":
+                for view, y in zip(views, gd.function([n], [gd.median(v(n), axis=1) for v in views])(x), strict=True):
+                    assert np.array_equal(y, np.median(view(x), axis=1)), (size, few)
+                assert np.array_equal(gd.function([n], gd.median(n.T, axis=0))(x), np.median(x, axis=1))
+                checked(4)
+                for k in (k for k in (1, 2, 3, 4, 5) if k <= size):
+                    assert np.array_equal(gd.function([n], gd.top_k(n, k))(x), np.sort(x, axis=1)[:, ::-1][:, :k]), (size, few, k)
+                    checked()
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8"])
+def test_lines_of_bytes_in_order_and_some_that_are_not(dtype: str) -> None:
+    """A group of lines is looked at one by one where its first is in order; bools up to 64 are looked at as the bits of a word."""
+    random = np.random.default_rng(9)
+    for size in (12, 16, 33, 63, 64, 65, 100, 300, 512, 513):
+        x = np.sort(random.integers(0, 2 if dtype == "bool" else 256, (70, size)), axis=-1).astype(dtype)
+        for others in (0, 1, 20):
+            for line in random.integers(1, 70, others):
+                x[line] = random.permutation(x[line])
+            check(x)
+            check(x[:, ::-1].copy())

@@ -4,15 +4,19 @@
 
 static const int all_dtypes[] = {GD_BOOL, GD_UINT8, GD_INT32, GD_INT64, GD_FLOAT16, GD_FLOAT32, GD_FLOAT64};
 
-/* Indices of an axis of n, from either end; `bad`: one of them is outside. */
+enum { FROM_ZERO = 3 };              /* attr[1]: negative indices are refused */
+static int from_zero;                /* is it given? */
+
+/* Indices of an axis of n, from either end, or from the first only; `bad`: one of them is outside. */
 static void fill_indices(array *idx, int64_t n, int bad)
 {
     static const int64_t outside[] = {0, 1, 1000, INT64_MAX};
     for (int64_t i = 0; i < count(idx); i++)
-        put(idx, i, whole(n > 0 ? below(2 * n) - n : 0));
+        put(idx, i, whole(n == 0 ? 0 : from_zero ? below(n) : below(2 * n) - n));
     int64_t far = outside[below(LENGTH(outside))];
     if (bad)
-        put(idx, below(count(idx)), whole(below(2) ? (far == INT64_MAX ? far : n + far) : far == INT64_MAX ? INT64_MIN : -n - 1 - far));
+        put(idx, below(count(idx)), whole(below(2) ? (far == INT64_MAX ? far : n + far)
+                                          : far == INT64_MAX ? INT64_MIN : (from_zero ? 0 : -n) - 1 - far));
 }
 
 static int64_t wrapped(const array *idx, int64_t i, int64_t n)
@@ -27,7 +31,7 @@ static int fault_fits(const gd_fault *f, const array *idx, int64_t axis, int64_t
     int found = 0;
     for (int64_t i = 0; i < count(idx); i++)
         found |= get(idx, i).i == f->value;
-    return found && f->axis == axis && f->size == n && (f->value < -n || f->value >= n) && f->instr == 0;
+    return found && f->axis == axis && f->size == n && (f->value < (from_zero ? 0 : -n) || f->value >= n) && f->instr == 0;
 }
 
 static void check_status(int status, int bad, const gd_fault *f, const array *idx, int64_t n)
@@ -47,13 +51,14 @@ static number plus(int dtype, number x, number y)
 static void one_gather(int dtype, int64_t a, int64_t n, int64_t b, int64_t m)
 {
     int la = any_layout(), lo = out_layout(), ok = 1, bad = a * b * m > 0 && (n == 0 || below(4) == 0);
-    int64_t attr[] = {7};
+    int64_t attr[] = {7, FROM_ZERO};
     gd_fault f;
+    from_zero = (int)below(2);
     array x = new_array(dtype, 3, (int64_t[]){a, n, b}, la), idx = new_array(GD_INT64, 1, &m, any_layout());
     array o = new_array(dtype, 3, (int64_t[]){a, m, b}, lo);
     fill(&x, -100, 100), fill_indices(&idx, n, bad && n > 0);
     name_case(GD_OP_GATHER, &x, la, lo);
-    check_status(call(GD_OP_GATHER, &o, 2, (array *[]){&x, &idx}, 1, attr, &f), bad, &f, &idx, n);
+    check_status(call(GD_OP_GATHER, &o, 2, (array *[]){&x, &idx}, 1 + from_zero, attr, &f), bad, &f, &idx, n);
     for (int64_t i = 0; !bad && i < count(&o); i++) {
         int64_t at = (i / b / m * n + wrapped(&idx, i / b % m, n)) * b + i % b;
         ok &= near(dtype, get(&o, i), get(&x, at), 0);
@@ -67,6 +72,7 @@ static void one_gather_along(int dtype, int64_t a, int64_t b, int64_t n, int64_t
     int la = any_layout(), lo = out_layout(), ok = 1, bad = a * b * m > 0 && (n == 0 || below(4) == 0);
     int64_t attr[] = {7};
     gd_fault f;
+    from_zero = 0;
     array x = new_array(dtype, 3, (int64_t[]){a, b, n}, la), idx = new_array(GD_INT64, 3, (int64_t[]){a, b, m}, any_layout());
     array o = new_array(dtype, 3, (int64_t[]){a, b, m}, lo);
     fill(&x, -100, 100), fill_indices(&idx, n, bad && n > 0);
@@ -82,13 +88,13 @@ static void one_gather_along(int dtype, int64_t a, int64_t b, int64_t n, int64_t
 /* want, a plain copy of x, gets v at the indices; then o is compared with it. */
 static void scatter_case(int op, array *o, const array *x, array *idx, array *v, int bad, int64_t n, int64_t b, int64_t m)
 {
-    int64_t attr[] = {7};
+    int64_t attr[] = {7, FROM_ZERO};
     int ok = 1, in_place = x == o;
     gd_fault f;
     array want = plain_copy(x);
     if (in_place)
         memcpy(o->before, o->block, (size_t)o->nbytes);
-    int status = call(op, o, 3, (array *[]){in_place ? o : (array *)(uintptr_t)x, idx, v}, 1, attr, &f);
+    int status = call(op, o, 3, (array *[]){in_place ? o : (array *)(uintptr_t)x, idx, v}, 1 + from_zero, attr, &f);
     check_status(status, bad, &f, idx, n);
     for (int64_t i = 0; !bad && i < count(v); i++) {
         int64_t at = op == GD_OP_SCATTER_ALONG ? i / m * n + wrapped(idx, i, n)
@@ -107,6 +113,7 @@ static void one_scatter(int op, int dtype, int64_t a, int64_t n, int64_t b, int6
     int along = op == GD_OP_SCATTER_ALONG, in_place = (int)below(2), la = in_place ? out_layout() : any_layout();
     int lo = in_place ? la : out_layout(), bad = a * b * m > 0 && (n == 0 || below(4) == 0);
     const int64_t xs[] = {a, along ? b : n, along ? n : b}, vs[] = {a, along ? b : m, along ? m : b}, *is = along ? vs : &m;
+    from_zero = !along && below(2);
     array x = new_array(dtype, 3, xs, la), o = new_array(dtype, 3, xs, lo), v = new_array(dtype, 3, vs, any_layout());
     array idx = new_array(GD_INT64, along ? 3 : 1, is, any_layout());
     fill(&x, -100, 100), fill(&v, -9, 9), fill_indices(&idx, n, bad && n > 0);
@@ -131,11 +138,11 @@ static void one_gather_inside(int dtype, int64_t a, int64_t n, int64_t b, int64_
     for (int64_t i = 0; i < m; i++)
         put(&idx, i, whole(below(9) == 0 ? (below(2) ? INT64_MIN : INT64_MAX) : below(8 * n) - 4 * n));
     name_case(GD_OP_GATHER, &x, la, lo);
-    CASE(call(GD_OP_GATHER, &o, 2, (array *[]){&x, &idx}, 2, attr, &f) == (n == 0 || mode > 2 ? GD_BAD_PROGRAM : GD_OK));
-    for (int64_t i = 0; n > 0 && mode <= 2 && i < count(&o); i++) {
+    CASE(call(GD_OP_GATHER, &o, 2, (array *[]){&x, &idx}, 2, attr, &f) == (n == 0 ? GD_BAD_PROGRAM : GD_OK));
+    for (int64_t i = 0; n > 0 && i < count(&o); i++) {
         const int64_t j = get(&idx, i / b % m).i;
-        const int64_t at = mode == 1 ? (j < 0 ? 0 : j < n ? j : n - 1) : mode == 2 ? (j % n + n) % n : 0;
-        ok &= mode == 0 || near(dtype, get(&o, i), get(&x, (i / b / m * n + at) * b + i % b), 0);
+        const int64_t at = mode == 1 ? (j < 0 ? 0 : j < n ? j : n - 1) : (j % n + n) % n;
+        ok &= near(dtype, get(&o, i), get(&x, (i / b / m * n + at) * b + i % b), 0);
     }
     CASE(ok);
     free_array(&x), free_array(&idx), free_array(&o);
@@ -163,15 +170,16 @@ static void one_one_hot(int dtype, int64_t rows, int64_t n)
 static void one_segment_max(int dtype, int64_t n, int64_t b, int64_t segments)
 {
     int la = any_layout(), lo = out_layout(), ok = 1, bad = n > 0 && (segments == 0 || below(4) == 0);
-    int64_t attr[] = {7};
+    int64_t attr[] = {7, FROM_ZERO};
     gd_fault f;
+    from_zero = (int)below(2);
     array x = new_array(dtype, 2, (int64_t[]){n, b}, la), ids = new_array(GD_INT64, 1, &n, any_layout());
     array o = new_array(dtype, 2, (int64_t[]){segments, b}, lo), want = new_array(dtype, 2, o.shape, PLAIN);
     fill(&x, -100, dtype == GD_BOOL ? 1 : 100), fill_indices(&ids, segments, bad && segments > 0);
     if (is_float(dtype) && count(&x) > 3)
         put(&x, below(count(&x)), real(NAN));
     name_case(GD_OP_SEGMENT_MAX, &x, la, lo);
-    check_status(call(GD_OP_SEGMENT_MAX, &o, 2, (array *[]){&x, &ids}, 1, attr, &f), bad, &f, &ids, segments);
+    check_status(call(GD_OP_SEGMENT_MAX, &o, 2, (array *[]){&x, &ids}, 1 + from_zero, attr, &f), bad, &f, &ids, segments);
     for (int64_t i = 0; i < count(&want); i++)
         put(&want, i, (number){-INFINITY, dtype == GD_INT64 ? INT64_MIN : dtype == GD_INT32 ? INT32_MIN : 0});
     for (int64_t i = 0; !bad && i < count(&x); i++) {
@@ -184,6 +192,23 @@ static void one_segment_max(int dtype, int64_t n, int64_t b, int64_t segments)
         ok &= near(dtype, get(&o, i), get(&want, i), 0);
     CASE(ok);
     free_array(&x), free_array(&ids), free_array(&o), free_array(&want);
+}
+
+/* What attr[1] may be: scatters do not move indices inside. */
+static void test_index_modes(void)
+{
+    gd_fault f;
+    array x = new_array(GD_INT64, 3, (int64_t[]){1, 2, 1}, PLAIN), o = new_array(GD_INT64, 3, (int64_t[]){1, 2, 1}, PLAIN);
+    array idx = new_array(GD_INT64, 1, (int64_t[]){2}, PLAIN);
+    fill(&x, 0, 9), fill(&idx, 0, 1);
+    name_case(GD_OP_SCATTER_ADD, &x, 0, 0);
+    for (int64_t mode = -1; mode < 6; mode++) {
+        int64_t attr[] = {7, mode};
+        const int is_gather = mode >= 0 && mode <= FROM_ZERO, is_scatter = mode == 0 || mode == FROM_ZERO;
+        CASE(call(GD_OP_GATHER, &o, 2, (array *[]){&x, &idx}, 2, attr, &f) == (is_gather ? GD_OK : GD_BAD_PROGRAM));
+        CASE(call(GD_OP_SCATTER_ADD, &o, 3, (array *[]){&x, &idx, &x}, 2, attr, &f) == (is_scatter ? GD_OK : GD_BAD_PROGRAM));
+    }
+    free_array(&x), free_array(&o), free_array(&idx);
 }
 
 static void test_indexing(void)
@@ -213,6 +238,7 @@ static void one_ravel(int axes, const dims *s, int bad_axis)
 {
     int lo = out_layout(), ok = 1, bad = bad_axis >= 0 && product(s->n, 0, s->ndim) > 0;
     int64_t attr[4] = {0};
+    from_zero = 0;
     array idx[3], *in[3], o = new_array(GD_INT64, s->ndim, s->n, lo);
     for (int k = 0; k < axes; k++) {
         attr[k] = 1 + below(9);
@@ -358,6 +384,7 @@ int main(int argc, char **argv)
 {
     if (choose_isa(argc, argv))
         return 2;
+    test_index_modes();
     test_indexing();
     test_ravel();
     test_random();

@@ -14,6 +14,7 @@ from ..dtypes import FLOAT64, is_number
 from ..errors import DTypeError, NodeTypeError, ShapeError
 from ..graph.build import as_node, composed, node_list
 from ..graph.node import Node
+from ..ops import moments
 from ..ops import reduction as reduce
 from ..ops.binary import divide, equal, greater, less, logical_and, multiply, not_equal, subtract, where, xlogy, zmul
 from ..ops.families import cast, floating, pair
@@ -31,7 +32,7 @@ __all__ = ["binary_cross_entropy_with_logits", "cross_entropy", "hinge", "kl", "
 
 def _reduce(per_sample: Node, reduction: str) -> Node:
     if reduction == "mean":
-        return reduce.mean(per_sample)
+        return moments.mean(per_sample)
     if reduction == "sum":
         return reduce.sum(per_sample)
     if reduction == "none":
@@ -73,13 +74,13 @@ def lp(p: Any, q: Any, order: Any = 2.0, *, axis: int = -1, reduction: str = "me
         raise ShapeError(f"order is a number, at least 1, not {order!r}")
     d = p - q if order == 2 else absolute(p - q)         # a square has no kink where one difference is 0
     if order == float("inf"):
-        return _reduce(reduce.norm(d, order, axis), reduction)
+        return _reduce(moments.norm(d, order, axis), reduction)
     if order == 1:
         return _reduce(reduce.sum(d, axis=axis), reduction)
     # In units of the largest difference, where powers neither overflow nor vanish; the distance does not depend on the unit.
-    top = stop_gradient(reduce.norm(d, float("inf"), axis, True))
+    top = stop_gradient(moments.norm(d, float("inf"), axis, True))
     unit = where(logical_and(greater(top, 0.0), isfinite(top)), top, 1.0)
-    return _reduce(squeeze(unit, axis) * reduce.norm(divide(d, unit), order, axis), reduction)
+    return _reduce(squeeze(unit, axis) * moments.norm(divide(d, unit), order, axis), reduction)
 
 
 @composed
@@ -150,7 +151,7 @@ def cross_entropy(logits: Any, target: Any, *, axis: int = -1, label_smoothing: 
     else:
         raise DTypeError(f"the target is {t.dtype}: integer labels or float probabilities are needed")
     if label_smoothing:
-        per_sample = (1.0 - label_smoothing) * per_sample - label_smoothing * reduce.mean(logs, axis=axis)
+        per_sample = (1.0 - label_smoothing) * per_sample - label_smoothing * moments.mean(logs, axis=axis)
     return _reduce(per_sample, reduction)
 
 

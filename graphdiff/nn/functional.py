@@ -16,9 +16,10 @@ from ..ops.creation import zeros
 from ..ops.indexing import from_zero, segment_max, segment_mean, segment_sum, take
 from ..ops.joining import concatenate
 from ..ops.linalg import matmul
+from ..ops.moments import mean
 from ..ops.movement import broadcast_to, expand_dims, reshape_to, transpose
 from ..ops.reduction import max as max_of
-from ..ops.reduction import mean, sum
+from ..ops.reduction import sum
 from ..ops.sequence import gru, gru_cell, lstm, lstm_cell, rnn, rnn_cell
 from . import activation as activations
 from . import checks

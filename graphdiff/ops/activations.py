@@ -20,8 +20,8 @@ from .binary import add, equal, greater, maximum, minimum, multiply, where, zmul
 from .families import argument, cast, flag, floating, number, operands
 from .families import slope as factor
 from .gradient import stop_gradient
+from .moments import mean
 from .movement import reshape_to
-from .reduction import mean
 from .selected import no_out
 from .unary import expm1, gelu_erf, gelu_tanh, hard_tanh, reciprocal, relu, sqrt, square
 

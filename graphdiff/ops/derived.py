@@ -20,8 +20,9 @@ from .creation import full
 from .einsum import einsum
 from .families import argument, cast, flag, floating, number, pair
 from .joining import concatenate, stack
+from .moments import norm
 from .movement import cut, flip, moveaxis, permute, ravel, reshape_to, swapaxes
-from .reduction import all, norm, sum
+from .reduction import all, sum
 from .scan import cumprod, cumsum
 from .unary import abs, isfinite, isnan, negative, sign
 

@@ -20,7 +20,7 @@ from ..graph.opdef import NEVER, OpDef, register
 from ..specs import as_shape, broadcast, check_memory, check_shape, format_shape, nelements, normalize_axis
 from .creation import arange, full, zeros, zeros_like
 from .families import cast, floating
-from .gathers import moved_inside
+from .gathers import moved_inside, written
 from .movement import cut, expand_to, is_whole, permute, reshape_to, slice_axes
 from .points import check_index, flat_index, gathered, is_few, ravel_reference, raveled, turned_index
 from .subscripts import Parsed, Run, as_run, index_node
@@ -67,10 +67,12 @@ def _scatter_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
 def _scatter_lower(kernel: str) -> Any:
     def rule(ctx: Any, node: Node) -> Any:
         (axis,) = node._attrs
-        x, i, v = [(ctx.raw if kernel == "scatter_set" else ctx.view)(y) for y in node.inputs]
+        index, mode = written(node.inputs[1])
+        x, v = [(ctx.raw if kernel == "scatter_set" else ctx.view)(y) for y in (node.inputs[0], node.inputs[2])]
+        i = ctx.raw(index)
         out = ctx.new(node.shape, x.dtype)
         ctx.emit(kernel, _three(out, ctx, axis, 1), [_three(x, ctx, axis, 1), ctx.reshape(i, (int(np.prod(i.shape)),)),
-                                                      _three(v, ctx, axis, len(i.shape))], [axis])
+                                                      _three(v, ctx, axis, len(i.shape))], [axis, mode] if mode else [axis])
         return out
     return rule
 
@@ -443,10 +445,11 @@ def _segment_max_vjp(g: Node, node: Node, needs: Any) -> Any:
 
 
 def _segment_max_lower(ctx: Any, node: Node) -> Any:
-    x, ids = ctx.view(node.inputs[0]), ctx.raw(node.inputs[1])
+    index, mode = written(node.inputs[1])
+    x, ids = ctx.view(node.inputs[0]), ctx.raw(index)
     out = ctx.new(node.shape, x.dtype)
     ctx.emit("segment_max", ctx.reshape(out, (out.shape[0], int(np.prod(out.shape[1:])))),
-             [ctx.reshape(x, (x.shape[0], int(np.prod(x.shape[1:])))), ids], [0])
+             [ctx.reshape(x, (x.shape[0], int(np.prod(x.shape[1:])))), ids], [0, mode] if mode else [0])
     return out
 
 

@@ -12,7 +12,7 @@ from ..errors import DTypeError, GraphdiffError, NodeTypeError, ShapeError
 from ..graph.build import as_node, located, public
 from ..graph.node import Node, known_as
 from ..specs import normalize_axis
-from . import activations, indexing, linalg, scan
+from . import activations, indexing, linalg, moments, scan
 from . import binary as b
 from . import movement as m
 from . import reduction as r
@@ -195,9 +195,10 @@ def _clip(self: Node, min: Any = None, max: Any = None, out: Any = None) -> Node
 
 
 _METHODS: dict[str, Callable[..., Any]] = {
-    "sum": r.sum, "mean": r.mean, "prod": r.prod, "max": r.max, "min": r.min, "var": r.var, "std": r.std, "any": r.any, "all": r.all,
-    "argmax": r.argmax, "argmin": r.argmin, "ptp": r.ptp, "reshape": m.reshape, "squeeze": m.squeeze, "swapaxes": m.swapaxes,
-    "ravel": m.ravel, "flatten": m.ravel, "repeat": repeat, "diagonal": m.diagonal, "trace": m.trace, "round": _round,
+    "sum": r.sum, "mean": moments.mean, "prod": r.prod, "max": r.max, "min": r.min, "var": moments.var, "std": moments.std,
+    "any": r.any, "all": r.all, "argmax": r.argmax, "argmin": r.argmin, "ptp": moments.ptp, "reshape": m.reshape,
+    "squeeze": m.squeeze, "swapaxes": m.swapaxes, "ravel": m.ravel, "flatten": m.ravel, "repeat": repeat, "diagonal": m.diagonal,
+    "trace": m.trace, "round": _round,
     "dot": linalg.dot, "cumsum": scan.cumsum, "cumprod": scan.cumprod, "sort": scan.sort, "argsort": scan.argsort, "take": indexing.take,
 }
 for _name, _g in _METHODS.items():

@@ -1,4 +1,4 @@
-"""Reductions: sum, prod, max, min, any, all, argmax, argmin, logsumexp, and what is composed of them.
+"""Reductions: sum, prod, max, min, any, all, argmax, argmin, logsumexp, count_nonzero. What is composed of them stands in moments.py.
 
 A reduction's attrs are its axes (normalised, ascending) and keepdims. When lowered the kept axes come first and the reduced
 ones last; the kernel adds in one fixed tree, the same for every layout and thread count.
@@ -11,28 +11,26 @@ from typing import Any
 
 import numpy as np
 
-from ..dims import unify
-from ..dtypes import BOOL, FLOAT16, FLOAT32, FLOAT64, INT64, PROMOTE, asked_dtype
-from ..errors import DTypeError, NodeTypeError, ShapeError
-from ..graph.build import as_node, make, public, scalar
+from ..dtypes import BOOL, FLOAT16, FLOAT32, FLOAT64, INT64, asked_dtype
+from ..errors import NodeTypeError, ShapeError
+from ..graph.build import as_node, make, public
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
-from ..specs import format_shape, nelements, normalize_axes, normalize_axis
-from .creation import zeros, zeros_like
-from .families import cast, flag, floating, number
-from .gradient import stop_gradient
+from ..specs import nelements, normalize_axes, normalize_axis
+from .creation import zeros_like
+from .families import cast, flag, floating
 from .movement import expand_to, permute, reshape_to
 from .selected import NONE, extended, first_of, mask_of, masked, no_out
 
 
-def _shape(x: Node, axes: tuple[int, ...], keepdims: bool) -> tuple[Any, ...]:
+def reduced_shape(x: Node, axes: tuple[int, ...], keepdims: bool) -> tuple[Any, ...]:
     if keepdims:
         return tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
     return tuple([n for i, n in enumerate(x.shape) if i not in axes])
 
 
 def _infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
-    return _shape(inputs[0], *attrs), inputs[0].dtype
+    return reduced_shape(inputs[0], *attrs), inputs[0].dtype
 
 
 def _infer_nonempty(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
@@ -44,15 +42,15 @@ def _infer_nonempty(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
 
 
 def _infer_bool(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
-    return _shape(inputs[0], *attrs), BOOL
+    return reduced_shape(inputs[0], *attrs), BOOL
 
 
 def _infer_count(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
-    return _shape(inputs[0], *attrs), INT64
+    return reduced_shape(inputs[0], *attrs), INT64
 
 
 def _infer_exact(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
-    return _shape(inputs[0], *attrs), FLOAT64
+    return reduced_shape(inputs[0], *attrs), FLOAT64
 
 
 def _infer_position(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
@@ -91,7 +89,7 @@ def _lower_exact(ctx: Any, node: Node) -> Any:
 def spread(g: Node, node: Node) -> Node:
     """g, shaped like the reduction `node`, repeated over the axes it reduced."""
     x = node.inputs[0]
-    return expand_to(reshape_to(g, _shape(x, node._attrs[0], True)), x.shape)
+    return expand_to(reshape_to(g, reduced_shape(x, node._attrs[0], True)), x.shape)
 
 
 def _reference(f: Any) -> Any:
@@ -220,7 +218,7 @@ def _lower_logsumexp(ctx: Any, node: Node) -> Any:
 LOGSUMEXP = _reduction("logsumexp", "log of the sum of exponentials over axes", _logsumexp_reference, vjp=_logsumexp_vjp, lower=_lower_logsumexp)
 
 
-def _axes(x: Node, axis: Any, scalars: bool = False) -> tuple[int, ...]:
+def axes_of(x: Node, axis: Any, scalars: bool = False) -> tuple[int, ...]:
     """The axes to reduce, ascending. scalars: a scalar counts as if it had one axis, as in what NumPy makes of a ufunc."""
     if scalars and x.ndim == 0 and isinstance(axis, (int, np.integer)):
         normalize_axis(axis, 1)
@@ -228,7 +226,7 @@ def _axes(x: Node, axis: Any, scalars: bool = False) -> tuple[int, ...]:
     return tuple(range(x.ndim)) if axis is None else tuple(sorted(normalize_axes(axis, x.ndim)))
 
 
-def _flag(keepdims: Any) -> bool:
+def is_kept(keepdims: Any) -> bool:
     return keepdims is not NONE and flag(keepdims, "keepdims")
 
 
@@ -256,13 +254,17 @@ def _first_of(initial: Any, y: Node, dtype: Any) -> Node | None:
     return None if first is None else cast(first, y.dtype)
 
 
+def known_empty(x: Node, axes: tuple[int, ...]) -> bool:
+    return builtins.any(isinstance(x.shape[a], int) and x.shape[a] == 0 for a in axes)
+
+
 @public
 def sum(x: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = True) -> Node:
     """The sum over axes (all by default); an empty sum is 0. bool and integers give int64, uint8 as well (NumPy: uint64, which is none of
     the dtypes here). where: a mask of the elements that count, broadcast to x; initial: a number that is added. out must be None."""
     no_out(out)
     x = masked(_accumulator(as_node(x), dtype), where, 0)
-    y = make(SUM, (x,), (_axes(x, axis, True), _flag(keepdims)))
+    y = make(SUM, (x,), (axes_of(x, axis, True), is_kept(keepdims)))
     first = _first_of(initial, y, dtype)
     return _as_asked(y if first is None else y + first, dtype)
 
@@ -273,7 +275,7 @@ def prod(x: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims:
     well (NumPy: uint64). where: a mask of the elements that count; initial: a factor more. out must be None."""
     no_out(out)
     x = masked(_accumulator(as_node(x), dtype), where, 1)
-    y = make(PROD, (x,), (_axes(x, axis, True), _flag(keepdims)))
+    y = make(PROD, (x,), (axes_of(x, axis, True), is_kept(keepdims)))
     first = _first_of(initial, y, dtype)
     return _as_asked(y if first is None else y * first, dtype)
 
@@ -296,14 +298,14 @@ def min(x: Any, axis: Any = None, out: Any = None, keepdims: bool = False, initi
 def _extreme(op: OpDef, both: Any, x: Any, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any) -> Node:
     no_out(out)
     x = as_node(x)
-    axes, keep = _axes(x, axis, True), _flag(keepdims)
+    axes, keep = axes_of(x, axis, True), is_kept(keepdims)
     first = first_of(initial, x.dtype)
     if first is None:
         if mask_of(where, x) is not None:
             raise NodeTypeError("where needs initial: the result where no element counts")
         return make(op, (x,), (axes, keep))
-    if _known_empty(x, axes):
-        return expand_to(first, _shape(x, axes, keep))
+    if known_empty(x, axes):
+        return expand_to(first, reduced_shape(x, axes, keep))
     x = extended(masked(x, where, first), axes, first)
     return both(make(op, (x,), (axes, keep)), first)
 
@@ -316,7 +318,7 @@ def any(x: Any, axis: Any = None, out: Any = None, keepdims: bool = False, *, wh
     """True where some element over the axes is nonzero (NaN is). where: a mask of the elements that count. out must be None."""
     no_out(out)
     x = masked(as_node(x), where, False)
-    return make(ANY, (x,), (_axes(x, axis, True), _flag(keepdims)))
+    return make(ANY, (x,), (axes_of(x, axis, True), is_kept(keepdims)))
 
 
 @public
@@ -324,7 +326,7 @@ def all(x: Any, axis: Any = None, out: Any = None, keepdims: bool = False, *, wh
     """True where every element over the axes is nonzero. where: a mask of the elements that count. out must be None."""
     no_out(out)
     x = masked(as_node(x), where, True)
-    return make(ALL, (x,), (_axes(x, axis, True), _flag(keepdims)))
+    return make(ALL, (x,), (axes_of(x, axis, True), is_kept(keepdims)))
 
 
 def _arg(op: OpDef, x: Any, axis: Any, out: Any, keepdims: bool) -> Node:
@@ -335,7 +337,7 @@ def _arg(op: OpDef, x: Any, axis: Any, out: Any, keepdims: bool) -> Node:
     if x.ndim == 0:
         x = reshape_to(x, (1,))
         keepdims = False
-    return make(op, (x,), (_axes(x, axis), _flag(keepdims)))
+    return make(op, (x,), (axes_of(x, axis), is_kept(keepdims)))
 
 
 @public
@@ -354,228 +356,11 @@ def argmin(x: Any, axis: Any = None, out: Any = None, *, keepdims: bool = False)
 def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
     """log(sum(exp(x))) without overflow; -inf where every element is -inf."""
     x = floating(x)
-    return make(LOGSUMEXP, (x,), (_axes(x, axis, True), _flag(keepdims)))
+    return make(LOGSUMEXP, (x,), (axes_of(x, axis, True), is_kept(keepdims)))
 
 
 @public
 def count_nonzero(x: Any, axis: Any = None, *, keepdims: bool = False) -> Node:
     """How many elements are nonzero, int64."""
     x = as_node(x)
-    return make(COUNT_NONZERO, (x,), (_axes(x, axis, True), _flag(keepdims)))
-
-
-def _count(x: Node, axes: tuple[int, ...], dtype: Any) -> Any:
-    """The number of reduced elements: a Python number, or a node of `dtype` when sizes are named."""
-    from ..graph.build import _dim_node
-    n = nelements(tuple(x.shape[a] for a in axes))
-    return float(n) if isinstance(n, int) else cast(_dim_node(n), dtype)
-
-
-def _wide(x: Node) -> tuple[Node, Any]:
-    """float16 sums and means accumulate in float32; the dtype to come back to."""
-    x = floating(x)
-    return (cast(x, FLOAT32), FLOAT16) if x.dtype is FLOAT16 else (x, x.dtype)
-
-
-@public
-def mean(x: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True) -> Node:
-    """The mean over axes; integers give float64, their exact sum rounded once, then divided; of nothing, NaN. dtype: a float to compute
-    in, or an integer dtype: elements and the mean are cut to it, as NumPy does it. where: a mask of the elements that count. out must
-    be None."""
-    no_out(out)
-    x = as_node(x) if dtype is None else cast(as_node(x), asked_dtype(dtype))
-    if dtype is not None and x.dtype is BOOL:
-        raise DTypeError("dtype=bool: a mean is a number\nhint: gd.any tells whether some element counts")
-    x, back = _wide(x) if x.dtype.kind == "f" else (x, FLOAT64 if dtype is None else x.dtype)
-    axes, keep, mask = _axes(x, axis), _flag(keepdims), mask_of(where, x)
-    total = _sum_where(x, mask, axes, keep)
-    return cast(total / _counted(x, mask, axes, keep, total.dtype), back)
-
-
-def _sum_where(x: Node, mask: Node | None, axes: tuple[int, ...], keep: bool) -> Node:
-    """The sum of the elements that count, as a float."""
-    if mask is not None:
-        from .binary import where
-        x = where(mask, x, x.dtype.type(0))
-    return make(SUM if x.dtype.kind == "f" else EXACT_SUM, (x,), (axes, keep))
-
-
-def _counted(x: Node, mask: Node | None, axes: tuple[int, ...], keep: bool, dtype: Any) -> Any:
-    """How many elements count: a number, or where there is a mask a node of `dtype`."""
-    return _count(x, axes, dtype) if mask is None else cast(make(COUNT_NONZERO, (mask,), (axes, keep)), dtype)
-
-
-@public
-def var(x: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False, *, where: Any = True,
-        correction: Any = None) -> Node:
-    """The mean squared distance from the mean, divided by n - ddof, in two passes. correction: another name of ddof. dtype: computed
-    in, x's if it is a float. where: a mask of the elements that count. out must be None."""
-    no_out(out)
-    x, back = _spread_of(x, dtype)
-    return cast(_var(x, axis, _ddof(ddof, correction), keepdims, where), back)
-
-
-def _spread_of(x: Any, dtype: Any) -> tuple[Node, Any]:
-    if dtype is not None and asked_dtype(dtype).kind != "f":
-        raise DTypeError(f"dtype={asked_dtype(dtype).name}: a spread is computed in a float")
-    return _wide(as_node(x) if dtype is None else cast(as_node(x), asked_dtype(dtype)))
-
-
-def _ddof(ddof: Any, correction: Any) -> float:
-    ddof = number(ddof, "ddof")
-    if correction is None or correction is NONE:
-        return ddof
-    if ddof != 0:
-        raise NodeTypeError("ddof and correction are the same; one of them is enough")
-    return number(correction, "correction")
-
-
-FEW = 64            # elements whose mean is as good as rounded once
-
-
-def _var(x: Node, axis: Any, ddof: float, keepdims: bool, where: Any) -> Node:
-    from .unary import square
-    axes, keep, mask = _axes(x, axis), _flag(keepdims), mask_of(where, x)
-    n = _counted(x, mask, axes, True, x.dtype)
-    center = _sum_where(x, mask, axes, True) / n
-    of = nelements(tuple([x.shape[a] for a in axes]))
-    if not isinstance(of, int) or of > FEW:             # what the mean's rounding left; the derivative is the same
-        center = center + stop_gradient(_sum_where(x - center, mask, axes, True) / n)
-    total = _sum_where(square(x - center), mask, axes, keep)
-    rest = _counted(x, mask, axes, keep, x.dtype) - ddof
-    if ddof > 0:
-        from .binary import maximum
-        rest = maximum(rest, 0.0) if isinstance(rest, Node) else builtins.max(rest, 0.0)
-    return total / rest
-
-
-def root(v: Node) -> Node:
-    """sqrt with derivative 0 at 0, to every order: for lengths, whose kink is a minimum."""
-    from .binary import equal, where
-    from .unary import sqrt
-    flat = equal(v, 0.0)
-    return where(flat, 0.0, sqrt(where(flat, 1.0, v)))
-
-
-@public
-def std(x: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False, *, where: Any = True,
-        correction: Any = None) -> Node:
-    """sqrt(var), with the same options; its derivative is 0 where all elements are equal."""
-    no_out(out)
-    x, back = _spread_of(x, dtype)
-    return cast(root(_var(x, axis, _ddof(ddof, correction), keepdims, where)), back)
-
-
-@public
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Node:
-    """numpy.linalg.norm: the 2-norm of all elements by default. Derivative 0 at the origin.
-
-    Over one axis (or of a vector) ord is 2, 1, inf, -inf, 0 or any p; over two axes (or of a matrix) "fro", 1, -1, inf or
-    -inf: the largest or smallest sum of absolute values of a column (1, -1) or row. What needs singular values ("nuc", 2
-    and -2 of a matrix) is refused.
-    """
-    x, back = _wide(x)             # of float16, squares and powers would leave its range long before their root does
-    axes = _axes(x, axis)
-    keep = _flag(keepdims)
-    order = range(x.ndim) if axis is None else normalize_axes(axis, x.ndim)
-    if ord is None or (ord == 2 and len(order) == 1):
-        from .unary import square
-        return cast(root(make(SUM, (square(x),), (axes, keep))), back)
-    if len(order) == 1:
-        return cast(_vector_norm(x, ord, axes, keep), back)
-    if len(order) != 2:
-        raise ShapeError(f"ord={ord!r} needs one axis (a vector) or two (a matrix), not {len(order)}\nhint: gd.norm(gd.ravel(x), ord)")
-    return cast(_matrix_norm(x, ord, order[0], order[1], keep), back)
-
-
-def _known_empty(x: Node, axes: tuple[int, ...]) -> bool:
-    return builtins.any(isinstance(x.shape[a], int) and x.shape[a] == 0 for a in axes)
-
-
-def _with_zero(x: Node, axis: int) -> Node:
-    """x >= 0 with a 0 at the end of an axis of a named size, which may turn out to be none: the largest is still the same."""
-    if isinstance(x.shape[axis], int):
-        return x
-    from .joining import concatenate
-    return concatenate([x, zeros((*x.shape[:axis], 1, *x.shape[axis + 1:]), x.dtype)], axis)
-
-
-def _vector_norm(x: Node, ord: Any, axes: tuple[int, ...], keep: bool) -> Node:
-    from .binary import equal, not_equal, power, where
-    from .unary import abs
-    if isinstance(ord, bool) or not isinstance(ord, (int, float, np.number)) or ord != ord:
-        raise DTypeError(f"ord must be a number for a vector, not {ord!r}")
-    if ord == 1:
-        return make(SUM, (abs(x),), (axes, keep))
-    if ord == np.inf:
-        if _known_empty(x, axes):
-            return zeros(_shape(x, axes, keep), x.dtype)
-        return make(MAX, (_with_zero(abs(x), axes[0]),), (axes, keep))
-    if ord == -np.inf:
-        return make(MIN, (abs(x),), (axes, keep))
-    if ord == 0:
-        return make(SUM, (cast(not_equal(x, 0.0), x.dtype),), (axes, keep))
-    size = abs(x)
-    if 0 < ord < 1:                # its slope at 0 has no bound: a kink like the others, with the derivative 0
-        still = equal(size, 0.0)
-        size = where(still, 0.0, power(where(still, 1.0, size), float(ord)))
-    else:
-        size = power(size, float(ord))
-    total = make(SUM, (size,), (axes, keep))
-    if ord < 0:
-        return power(total, 1.0 / float(ord))
-    flat = equal(total, 0.0)       # a minimum, like that of every norm: see root
-    return where(flat, 0.0, power(where(flat, 1.0, total), 1.0 / float(ord)))
-
-
-def _matrix_norm(x: Node, ord: Any, row: int, column: int, keep: bool) -> Node:
-    from .unary import abs, square
-    if ord == "fro":
-        return root(make(SUM, (square(x),), (tuple(sorted((row, column))), keep)))
-    if ord in ("nuc", 2, -2):
-        raise NodeTypeError(f"ord={ord!r} of a matrix needs singular values, which have no counterpart for nodes")
-    if isinstance(ord, bool) or ord not in (1, -1, np.inf, -np.inf):
-        raise ShapeError(f"ord={ord!r} is not a norm of a matrix: 'fro', 1, -1, inf or -inf")
-    along = row if ord in (1, -1) else column            # sums run down the columns for 1, along the rows for inf
-    if ord > 0 and _known_empty(x, (row + column - along,)):
-        return zeros(_shape(x, (row, column), keep), x.dtype)
-    sums = make(SUM, (abs(x),), ((along,), True))
-    sums = _with_zero(sums, row + column - along) if ord > 0 else sums
-    extreme = make(MAX if ord > 0 else MIN, (sums,), (tuple(sorted((row, column))), True))
-    return extreme if keep else reshape_to(extreme, _shape(x, (row, column), False))
-
-
-@public
-def ptp(x: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> Node:
-    """The largest minus the smallest. out must be None."""
-    return max(x, axis, out, keepdims) - min(x, axis, out, keepdims)
-
-
-@public
-def average(x: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False) -> Any:
-    """The weighted mean; weights have x's shape, or the lengths of the axes given. Integers and bools give float64, else the
-    dtype is that of a product with the weights. returned: (the mean, the sum of the weights)."""
-    x = as_node(x)
-    if weights is None:
-        y = mean(x, axis, keepdims=keepdims)
-        return (y, expand_to(_as_scalar(_count(x, _axes(x, axis), y.dtype), y.dtype), y.shape)) if flag(returned, "returned") else y
-    w = as_node(weights)
-    dtype = PROMOTE[x.dtype, w.dtype] if x.dtype.kind == "f" else FLOAT64
-    if w.shape != x.shape:
-        if axis is None:
-            raise ShapeError(f"weights of shape {format_shape(w.shape)} beside x of {format_shape(x.shape)} need axis=")
-        axes = normalize_axes(axis, x.ndim)
-        lengths = tuple(x.shape[a] for a in axes)
-        if len(w.shape) != len(lengths) or builtins.any(unify(m, n) is None for m, n in zip(w.shape, lengths, strict=True)):
-            raise ShapeError(f"weights have shape {format_shape(w.shape)}, x has {format_shape(lengths)} along the axes {axes}")
-        w = permute(w, sorted(range(len(axes)), key=lambda i: axes[i]))
-        w = expand_to(reshape_to(w, tuple(n if a in axes else 1 for a, n in enumerate(x.shape))), x.shape)
-    x, back = _wide(cast(x, dtype))
-    w = cast(w, x.dtype)
-    total = sum(w, axis, keepdims=keepdims)
-    y = cast(sum(x * w, axis, keepdims=keepdims) / total, back)
-    return (y, cast(total, back)) if flag(returned, "returned") else y
-
-
-def _as_scalar(n: Any, dtype: Any) -> Node:
-    return n if isinstance(n, Node) else scalar(n, dtype)
+    return make(COUNT_NONZERO, (x,), (axes_of(x, axis, True), is_kept(keepdims)))

@@ -447,16 +447,15 @@ def top_k(x: Any, k: int, *, axis: int = -1, indices: bool = False) -> Any:
 @public
 def median(x: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False) -> Node:
     """The middle value, or the mean of the middle two; NaN if there is one, and of nothing. out must be None; nothing is overwritten."""
-    from .reduction import _axes, _shape
-    from .reduction import _flag as _flag_of
+    from .reduction import axes_of, is_kept, reduced_shape
     no_out(out)
     flag(overwrite_input, "overwrite_input")
     x = as_node(x)
-    axes = _axes(x, axis)
+    axes = axes_of(x, axis)
     kept = [i for i in range(x.ndim) if i not in axes]
     n = nelements(tuple(x.shape[a] for a in axes))
     if isinstance(n, int) and n == 0:
-        return full(_shape(x, axes, _flag_of(keepdims)), np.nan, float_of(x.dtype))
+        return full(reduced_shape(x, axes, is_kept(keepdims)), np.nan, float_of(x.dtype))
     flat = reshape_to(permute(x, [*kept, *axes]), (*[x.shape[i] for i in kept], n))
     last = flat.ndim - 1
     if not isinstance(n, int):          # it may be 0, and no integer says so
@@ -470,6 +469,6 @@ def median(x: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
         from ..graph.build import _dim_node
         from .binary import where
         middle = where(_dim_node(odd), low, 0.5 * (low + high))
-    return reshape_to(middle, _shape(x, axes, _flag_of(keepdims)))
+    return reshape_to(middle, reduced_shape(x, axes, is_kept(keepdims)))
 
 

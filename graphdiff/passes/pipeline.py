@@ -11,6 +11,7 @@ from ..graph.walk import toposort
 from .placed import placed
 from .simplify import Ordered, algebra, foldable, merge, replace_constants
 from .stable import stable_forms
+from .turned import unturned
 
 # Called with nodes, gives their values: running constants is the business of a later stage.
 Evaluate = Callable[[Sequence[Node]], list[Any]]
@@ -27,7 +28,7 @@ def fold(order: list[Node], outputs: list[Node], evaluate: Evaluate) -> Ordered:
 
 PASSES: tuple[tuple[str, Callable[..., Ordered]], ...] = (
     ("merge", lambda order, outputs, evaluate: merge(order, outputs)),
-    ("algebra", lambda order, outputs, evaluate: placed(*algebra(order, outputs))),
+    ("algebra", lambda order, outputs, evaluate: placed(*unturned(*algebra(order, outputs)))),
     ("stable_forms", lambda order, outputs, evaluate: stable_forms(order, outputs)),
     ("fold", fold),
 )
