@@ -83,6 +83,7 @@ def test_few_rows_have_the_bits_of_many_whichever_way_operands_lie(terms, dtype)
                     for f, p, q in ((gd.matmul, x, y), (lambda u, v: u.T @ v, x.T, y), (lambda u, v: u @ v.T, x, y.T)):
                         assert called(f, p, q).tobytes() == want, (rows, columns)
                     assert np.ascontiguousarray(called(lambda u, v: gd.swapaxes(v @ u, 0, 1), x.T, y.T)).tobytes() == want, (rows, columns)
+                    checked(4)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -103,6 +104,7 @@ def test_batches_of_few_rows_or_columns_have_the_bits_of_each_alone(left, right,
         assert called(product, x, y).tobytes() == got[n].tobytes()
         p, q = [v.astype("float64").T if turn in (side, "both") else v.astype("float64") for v, side in ((x, "left"), (y, "right"))]
         np.testing.assert_allclose(got[n], p @ q, rtol=0, atol=CLOSE[dtype] * p.shape[1])
+        checked(2)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint8", "bool"])
@@ -116,6 +118,7 @@ def test_one_sum_of_elements_that_lie_apart_has_the_bits_of_one_of_neighbours(dt
             x, y = (np.ones((terms - 1) * abs(step) + 1, dtype) for step in (s, t))       # ends with the last element that counts
             x[::s], y[::t] = a, b
             assert called(lambda u, v, s=s, t=t: gd.dot(u[::s], v[::t]), x, y).tobytes() == want.tobytes(), (terms, s, t)
+            checked()
 
 
 def test_one_sum_of_elements_that_lie_apart_copies_nothing():
@@ -141,6 +144,7 @@ def test_integer_products_whichever_way_operands_lie(dtype):
                 np.testing.assert_array_equal(got, want, str((m, k, n)))
             batch = called(lambda u, v: gd.swapaxes(u, 1, 2) @ v, np.stack([x.T.copy()] * 3), np.stack([y, np.zeros_like(y), y]))
             np.testing.assert_array_equal(batch, np.stack([want, np.zeros_like(want), want]))
+            checked(2)
 
 
 # Many columns and at most 16 terms; one vector by rows that are short, few or very many; and few rows by few columns of a long K.
