@@ -245,19 +245,42 @@ def neighbours_apart() -> Iterator[Row]:
             yield row(f"x {name} y ({n}, 1) (1, {n})", [(n, 1), (1, n)], "bool", f, f)
 
 
+# Operands and which of them lies turned.
+ODD_PRODUCTS: tuple[tuple[Any, Any, str], ...] = (
+    ((500, 3, 129), (500, 36, 129), "right"), ((9, 255), (100, 25, 255), "right"), ((30, 15, 384), (10, 384), "right"), ((1, 24), (100, 24, 257), ""),
+    ((500, 50, 24), (500, 24, 2), ""), ((100, 150, 40), (100, 150, 3), "left"), ((100, 40, 150), (100, 150, 3), ""), ((50, 24), (500, 50, 2), "left"),
+    ((99, 5), (500, 24, 99), "both"),
+    ((500, 9, 2), (500, 9, 150), "left"), ((257, 21), (150, 257), "both"), ((21, 15), (100, 72, 21), "both"), ((28, 36), (500, 28, 13), "left"),
+    ((100, 127, 13), (100, 127, 15), "left"), ((2, 255, 192), (192, 18), ""), ((150, 28), (7, 2, 150), "both"), ((7, 11, 200), (7, 200, 3), ""),
+    ((18, 5), (500, 5, 24), ""), ((500, 192, 33), (9, 33), "right"), ((1, 100_000), (100_000, 24), ""), ((2, 500), (500, 500), "right"))
+THIN_INTEGERS: tuple[tuple[Any, Any, str], ...] = (
+    ((100, 3, 3), (100, 3, 1), ""), ((5, 7, 9, 9), (9, 1), ""), ((150, 28), (7, 2, 150), "both"), ((100, 11, 127), (100, 11, 1), "left"),
+    ((150, 127), (150, 2), "left"), ((777, 5), (5, 1), ""), ((64, 4096), (4096, 3), ""), ((2, 4096), (4096, 2), ""), ((64, 64), (64, 64), ""))
+
+
+def _product(swapaxes: Callable[..., Any], x: Any, y: Any, turned: str) -> Any:
+    return (swapaxes(x, -1, -2) if turned in ("left", "both") else x) @ (swapaxes(y, -1, -2) if turned in ("right", "both") else y)
+
+
 def products() -> Iterator[Row]:
     for dtype in FLOATS:
         close = 1e-3 if dtype == "float32" else 1e-10
         for shape in ((600, 200), (300, 100), (1000, 30)):
             yield row(f"x.T @ x {shape}", [shape], dtype, lambda x: x.T @ x, lambda x: x.T @ x, close)
             yield row(f"x @ x.T {shape[::-1]}", [shape[::-1]], dtype, lambda x: x @ x.T, lambda x: x @ x.T, close)
-        for a, b in (((500, 3, 129), (500, 36, 129)), ((9, 255), (100, 25, 255)), ((30, 15, 384), (10, 384))):
-            yield row(f"{a} @ {b}^T", [a, b], dtype, lambda x, y: x @ gd.matrix_transpose(y), lambda x, y: x @ np.swapaxes(y, -1, -2), close)
-        for a, b in (((1, 24), (100, 24, 257)), ((500, 50, 24), (500, 24, 2)), ((100, 40, 150), (100, 150, 3))):
-            yield row(f"{a} @ {b}", [a, b], dtype, lambda x, y: x @ y, lambda x, y: x @ y, close)
+        for a, b, turned in ODD_PRODUCTS:
+            yield row(f"{a}{'^T' if turned in ('left', 'both') else ''} @ {b}{'^T' if turned in ('right', 'both') else ''}", [a, b], dtype,
+                      partial(_product, gd.swapaxes, turned=turned), partial(_product, np.swapaxes, turned=turned), close)
         yield row("x[:, ::2] @ y[:, ::2] (777, 10) (5, 2)", [(777, 10), (5, 2)], dtype, lambda x, y: x[:, ::2] @ y[:, ::2],
                   lambda x, y: x[:, ::2] @ y[:, ::2], close)
-        yield row("dot(x[::2], y) 10000", [20_000, 10_000], dtype, lambda x, y: gd.dot(x[::2], y), lambda x, y: np.dot(x[::2], y), close)
+        for n in (1000, 10_000, 100_000):
+            yield row(f"dot(x[::2], y) {n}", [2 * n, n], dtype, lambda x, y: gd.dot(x[::2], y), lambda x, y: np.dot(x[::2], y), close)
+            yield row(f"dot(x[::3], y[::3]) {n}", [3 * n, 3 * n], dtype, lambda x, y: gd.dot(x[::3], y[::3]), lambda x, y: np.dot(x[::3], y[::3]), close)
+    for dtype in ("int32", "int64", "uint8", "bool"):
+        for a, b, turned in THIN_INTEGERS:
+            yield row(f"{a}{'^T' if turned in ('left', 'both') else ''} @ {b}{'^T' if turned in ('right', 'both') else ''}", [a, b], dtype,
+                      partial(_product, gd.swapaxes, turned=turned), partial(_product, np.swapaxes, turned=turned))
+        yield row("dot(x[::2], y) 10000", [20_000, 10_000], dtype, lambda x, y: gd.dot(x[::2], y), lambda x, y: np.dot(x[::2], y))
 
 
 def rows() -> Iterator[Row]:

@@ -60,6 +60,93 @@ def test_gradients_along_the_middle_and_across_the_last_axis(equation):
     gd.check_grads(gd.square(gd.einsum(equation, *xs)), xs, dict(zip(xs, feeds, strict=True)))
 
 
+# Few rows by few or many columns: read as the right operand lies, or the other way round; whole registers of columns, parts of one, and
+# whole pieces of 128 bits of terms, or parts of one.
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("terms", [2, 3, 5, 9, 24, 50, 131, 1030])
+def test_few_rows_have_the_bits_of_many_whichever_way_operands_lie(terms, dtype):
+    for columns in (2, 3, 5, 9, 13, 16, 24, 25, 66):
+        a, b = drawn((70 if columns > 16 else min(70, 8192 // terms), terms), dtype), drawn((terms, columns), dtype, 1)
+        many = called(gd.matmul, a, b)
+        bound = np.abs(a.astype("longdouble")) @ np.abs(b.astype("longdouble")) * np.finfo(dtype).eps * terms
+        assert (np.abs(many - a.astype("longdouble") @ b.astype("longdouble")) <= bound).all()
+        for rows in (2, 3, 6, 9, 11, 13, 17, 24, 25, 40):
+            if len(a) < rows or (min(rows, columns) <= 16 and terms * max(rows, columns) > 8192):
+                continue                                            # read in lanes where they lie turned: see gemm_t.inc
+            few = np.full((rows, terms + 3), np.nan, dtype)
+            few[:, :terms] = a[:rows]
+            turned = np.full((columns, terms + 5), np.nan, dtype)
+            turned[:, :terms] = b.T
+            want = many[:rows].tobytes()
+            for x in (few[:, :terms], np.asfortranarray(a[:rows])):
+                for y in (b, turned[:, :terms].T):
+                    for f, p, q in ((gd.matmul, x, y), (lambda u, v: u.T @ v, x.T, y), (lambda u, v: u @ v.T, x, y.T)):
+                        assert called(f, p, q).tobytes() == want, (rows, columns)
+                    assert np.ascontiguousarray(called(lambda u, v: gd.swapaxes(v @ u, 0, 1), x.T, y.T)).tobytes() == want, (rows, columns)
+                    checked(4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("left, right, turn", [
+    ((40, 3, 129), (40, 36, 129), "right"), ((9, 100), (40, 25, 100), "right"), ((50, 24), (33, 50, 2), "left"), ((99, 5), (33, 24, 99), "both"),
+    ((33, 150, 40), (33, 150, 3), "left"), ((33, 18, 5), (33, 5, 24), ""), ((33, 9, 2), (33, 9, 150), "left"), ((33, 50, 24), (33, 24, 2), ""),
+    ((33, 20, 96), (33, 96, 18), ""), ((21, 15), (33, 72, 21), "both"), ((33, 11, 11), (33, 90, 11), "both"), ((300, 33), (2, 9, 33), "right")])
+def test_batches_of_few_rows_or_columns_have_the_bits_of_each_alone(left, right, turn, dtype):
+    a, b = drawn(left, dtype), drawn(right, dtype, 1)
+
+    def product(x, y):
+        return (gd.swapaxes(x, -1, -2) if turn in ("left", "both") else x) @ (gd.swapaxes(y, -1, -2) if turn in ("right", "both") else y)
+
+    got = called(product, a, b, threads=1)
+    assert called(product, a, b, threads=2).tobytes() == got.tobytes()
+    for n in range(got.shape[0]):
+        x, y = a[n] if a.ndim == 3 else a, b[n] if b.ndim == 3 else b
+        assert called(product, x, y).tobytes() == got[n].tobytes()
+        p, q = [v.astype("float64").T if turn in (side, "both") else v.astype("float64") for v, side in ((x, "left"), (y, "right"))]
+        np.testing.assert_allclose(got[n], p @ q, rtol=0, atol=CLOSE[dtype] * p.shape[1])
+        checked(2)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint8", "bool"])
+def test_one_sum_of_elements_that_lie_apart_has_the_bits_of_one_of_neighbours(dtype):
+    for terms in (1, 2, 7, 8, 15, 16, 17, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1025, 4095, 4096, 4097, 4300, 9001):
+        a, b = drawn((terms,), dtype), drawn((terms,), dtype, 1)
+        want = called(gd.dot, a, b)
+        if not dtype.startswith("float"):
+            assert want == a @ b
+        for s, t in ((2, 1), (1, 2), (2, 2), (3, 1), (2, 3), (-1, 1), (-2, 1), (5, -3)):
+            x, y = (np.ones((terms - 1) * abs(step) + 1, dtype) for step in (s, t))       # ends with the last element that counts
+            x[::s], y[::t] = a, b
+            assert called(lambda u, v, s=s, t=t: gd.dot(u[::s], v[::t]), x, y).tobytes() == want.tobytes(), (terms, s, t)
+            checked()
+
+
+def test_one_sum_of_elements_that_lie_apart_copies_nothing():
+    x, y = gd.input("x", (2000,), "float64"), gd.input("y", (1000,), "float64")
+    assert "copy" not in str(gd.function([x, y], gd.dot(x[::2], y)).program)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8", "bool"])
+def test_integer_products_whichever_way_operands_lie(dtype):
+    """Few columns of a matrix by columns, a few terms, and bools of which the first true term comes late, or never."""
+    for m, k, n in ((3, 3, 1), (35, 9, 1), (28, 150, 2), (127, 11, 1), (150, 127, 2), (77, 5, 1), (16, 40, 15), (15, 40, 3), (1, 9, 5),
+                    (1, 300, 1), (20, 700, 3), (5, 33, 2), (64, 1, 3)):
+        a, b = drawn((m, k), dtype), drawn((k, n), dtype, 1)
+        cases = [(a, b)]
+        if dtype == "bool":
+            for first in (31, 32, 33, 255, 300, 699):
+                x, y = np.zeros_like(a), np.ones_like(b)
+                x[::2, first:first + 1] = True
+                cases += [(x, y), (np.ones_like(a), y & (np.arange(k) == first)[:, None] & (np.arange(n) % 2 == 0))]
+        for x, y in cases:
+            want = x @ y
+            for got in laid(x, y):
+                np.testing.assert_array_equal(got, want, str((m, k, n)))
+            batch = called(lambda u, v: gd.swapaxes(u, 1, 2) @ v, np.stack([x.T.copy()] * 3), np.stack([y, np.zeros_like(y), y]))
+            np.testing.assert_array_equal(batch, np.stack([want, np.zeros_like(want), want]))
+            checked(2)
+
+
 # Many columns and at most 16 terms; one vector by rows that are short, few or very many; and few rows by few columns of a long K.
 NARROW = [*[(1, k, n) for k in (1, 2, 3, 5, 7, 8, 9, 10, 13, 15, 16, 17, 31, 200) for n in (1, 2, 5, 8, 9, 16, 17, 40, 333)],
           (1, 9001, 5), (1, 4097, 16), (1, 12289, 3), (1, 9001, 1),

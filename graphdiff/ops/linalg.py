@@ -135,7 +135,8 @@ def _matmul_lower(ctx: Any, node: Node) -> Any:
     if _is_own_transpose(a, b):
         a = _together(ctx, a)
         return _symmetric(ctx, a, a.transpose([1, 0]))
-    a, b = _together(ctx, a), _together(ctx, b)
+    if node.shape[-2:] != (1, 1):               # single sums read what lies apart as it lies
+        a, b = _together(ctx, a), _together(ctx, b)
     return ctx.emit("matmul", ctx.new(node.shape, a.dtype),
                     [a.broadcast(batch + a.shape[-2:]), b.broadcast(batch + b.shape[-2:])])
 
