@@ -198,6 +198,9 @@ class Rewriting:
             x = self.new[id(scale.e.inputs[0])]
             inverse = self.make("sigmoid", (x.inputs[0] if x.op.name == "negative" else self.make("negative", (x,), x.shape),), x.shape)
             return inverse if power == -1 else self.make("square", (inverse,), x.shape)
+        if power in (1, 2) and scale.falls and not scale.moved:
+            e = self.new[id(scale.e)]
+            return e if power == 1 else self.make("square", (e,), e.shape)
         m = self.shift(scale)
         return self.make("exp", (self.make("multiply", (m, self.number(power)), m.shape),), m.shape)
 
