@@ -1,0 +1,205 @@
+"""Softmaxes and sigmoids that meet: where a logarithm of one is right, so are its derivatives, whatever else is in the function; also of
+elements that were picked before the logarithm was taken."""
+import random
+
+import numpy as np
+import pytest
+from counting import checked
+
+import graphdiff as gd
+from graphdiff.passes import cancel
+
+L, E = gd.log, gd.exp
+LABELS, MASK = np.array([0, 2, 1]), np.array([[True, False, True], [True, True, False], [False, True, True]])
+
+
+class Written:
+    """A softmax or a sigmoid as one writes it, and its logarithms."""
+
+    def __init__(self, p):
+        self.p, self.rest = p, 1 - p
+
+    @property
+    def log(self):
+        return L(self.p)
+
+    @property
+    def log_rest(self):
+        return L(1 - self.p)
+
+
+class Good:
+    """The same by the functions that are right everywhere."""
+
+    def __init__(self, p, rest, log, log_rest=None):
+        self.p, self.rest, self.log, self.log_rest = p, rest, log, log_rest
+
+
+def softmax(z):
+    return Good(gd.softmax(z), 1 - gd.softmax(z), gd.log_softmax(z))
+
+
+def sigmoid(z):
+    return Good(gd.sigmoid(z), gd.sigmoid(-z), gd.log_sigmoid(z), gd.log_sigmoid(-z))
+
+
+KINDS = {
+    "softmax": (gd.softmax, softmax), "hand softmax": (lambda z: E(z) / gd.sum(E(z), axis=-1, keepdims=True), softmax),
+    "sigmoid": (gd.sigmoid, sigmoid), "1 / (1 + exp -z)": (lambda z: 1 / (1 + E(-z)), sigmoid),
+    "exp z / (1 + exp z)": (lambda z: E(z) / (1 + E(z)), sigmoid),
+}
+PICKS = {
+    "[rows, labels]": lambda p, fill: p[np.arange(3), LABELS], "[:, 0]": lambda p, fill: p[:, 0], "[::-1, 1:]": lambda p, fill: p[::-1, 1:],
+    "take": lambda p, fill: gd.take(p, np.array([0, 0, 2]), axis=1), "take_along_axis": lambda p, fill: gd.take_along_axis(p, LABELS[:, None], axis=1),
+    "reshape": lambda p, fill: gd.reshape(p, (9,))[2:], "T": lambda p, fill: p.T, "where": lambda p, fill: gd.where(MASK, p, fill),
+    "where not": lambda p, fill: gd.where(MASK, fill, p), "split": lambda p, fill: gd.split(p, 3, axis=1)[1],
+}
+# Of two things of a kind p and q, a weight and a logarithm for the quotients.
+TERMS = {
+    "p log q": lambda p, q, c: p.p * q.log, "relative entropy": lambda p, q, c: p.p * (p.log - q.log), "(1 - p) log q": lambda p, q, c: p.rest * q.log,
+    "c log q": lambda p, q, c: c * q.log, "log p log q": lambda p, q, c: 0.01 * p.log * q.log, "p q": lambda p, q, c: p.p * q.p,
+    "(p - q)^2 log q": lambda p, q, c: gd.square(p.p - q.p) * q.log,
+    "log(p q)": lambda p, q, c: c * (L(p.p * q.p) if isinstance(p, Written) else p.log + q.log),
+    "log(p / q)": lambda p, q, c: c * (L(p.p / q.p) if isinstance(p, Written) else p.log - q.log),
+    "kl": lambda p, q, c: gd.losses.kl(p.p, q.p) if isinstance(p, Written) else gd.sum(p.p * (p.log - q.log)) / 3,
+}
+
+
+def outputs(v, zs, second):
+    """The value, gradients, a tangent and, by both modes over reverse, products with the Hessian."""
+    v, zs = gd.sum(v), list(zs)
+    t = [gd.constant(np.linspace(-1, 1.5 + k, 9).reshape(3, 3).astype(zs[0].dtype)) for k in range(len(zs))]
+    g = gd.grad(v, zs, unconnected="zero")
+    some = [v, *g, gd.jvp(v, zs, t)]
+    if second:
+        some += [gd.jvp(x, zs, t) for x in g] + gd.grad(sum(gd.sum(x * u) for x, u in zip(g, t, strict=True)), zs, unconnected="zero")
+    return some
+
+
+def compare(written, good, dtype, at, second=True):
+    """All in one function and one by one, against the same from good forms in float64."""
+    zs, exact = [[gd.input(f"z{i}", (3, 3), d) for i in range(len(at))] for d in (dtype, "float64")]
+    asked, right = outputs(written(*zs), zs, second), outputs(good(*exact), exact, second)
+    want = gd.function(exact, right)(*[a.astype("float64") for a in at])
+    together = gd.function(zs, asked)(*at)
+    for k, (node, a, b) in enumerate(zip(asked, together, want, strict=True)):
+        for got in (a, gd.function(zs, node)(*at)):
+            np.testing.assert_allclose(got, b, rtol=0, atol=(2e-4 if dtype == "float32" else 1e-11) * max(1, np.abs(b).max()), err_msg=f"output {k}")
+            checked()
+
+
+def drawn(dtype, scale, n=2, seed=0):
+    draw = np.random.default_rng(seed)
+    return [(scale * draw.standard_normal((3, 3))).astype(dtype) for _ in range(n)]
+
+
+SPREADS = [("float32", 20.0), ("float32", 120.0), ("float64", 700.0), ("float64", 1400.0)]
+
+
+@pytest.mark.parametrize(("dtype", "scale"), SPREADS)
+@pytest.mark.parametrize("term", TERMS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_of_a_kind(kind, term, dtype, scale):
+    p, good = KINDS[kind]
+    c = np.linspace(0.2, 1, 9).reshape(3, 3).astype(dtype)
+    compare(lambda x, y: TERMS[term](Written(p(x)), Written(p(y)), c), lambda x, y: TERMS[term](good(x), good(y), c.astype("float64")), dtype,
+            drawn(dtype, scale))
+
+
+@pytest.mark.parametrize(("dtype", "scale"), SPREADS)
+@pytest.mark.parametrize("pick", PICKS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_logarithm_of_what_was_picked(kind, pick, dtype, scale):
+    p, good = KINDS[kind]
+    f = PICKS[pick]
+    compare(lambda x: -L(f(p(x), 1.0)) * 0.5, lambda x: -f(good(x).log, 0.0) * 0.5, dtype, drawn(dtype, scale, 1))
+    compare(lambda x, y: f(p(y), 0.0) * L(f(p(x), 1.0)), lambda x, y: f(good(y).p, 0.0) * f(good(x).log, 0.0), dtype, drawn(dtype, scale))
+
+
+@pytest.mark.parametrize("base", ["log2", "log10"])
+def test_other_bases(base):
+    f = getattr(gd, base)
+    compare(lambda x: f(gd.softmax(x)[:, 0]) + f(gd.sigmoid(x[:, 1])),
+            lambda x: (gd.log_softmax(x)[:, 0] + gd.log_sigmoid(x[:, 1])) / np.log(int(base[3:])), "float64", drawn("float64", 900.0, 1))
+
+
+WEIGHTS = {"1 + exp": lambda x: 1 + E(x), "gate": lambda x: 1 / (1 + E(-x)), "softplus": lambda x: L(1 + E(x))}
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_exponentials_with_1_beside_a_logarithm(kind, weight):
+    """The gradient of the logarithm's argument was 0."""
+    p, good = KINDS[kind]
+    w = WEIGHTS[weight]
+    right = {"1 + exp": w, "gate": gd.sigmoid, "softplus": gd.softplus}[weight]
+    at = [np.array([[0, -5, 2]] * 3, "float32"), np.array([[-120, 0, 60]] * 3, "float32")]
+    compare(lambda x, y: w(x) * L(p(y)), lambda x, y: right(x) * good(y).log, "float32", at)
+    compare(lambda x, y: w(x) * L(1 + E(-y)), lambda x, y: right(x) * gd.softplus(-y), "float32", at)
+
+
+@pytest.mark.parametrize("kind", ["sigmoid", "1 / (1 + exp -z)", "exp z / (1 + exp z)"])
+@pytest.mark.parametrize(("dtype", "scale"), [("float32", 20.0), ("float32", 90.0), ("float64", 40.0), ("float64", 900.0)])
+def test_binary_cross_entropy_as_one_writes_it(kind, dtype, scale):
+    p = KINDS[kind][0]
+    t = np.linspace(0, 1, 9).reshape(3, 3).astype(dtype)
+    compare(lambda x: -(t * L(p(x)) + (1 - t) * L(1 - p(x))), lambda x: gd.softplus(x) - t.astype("float64") * x, dtype, drawn(dtype, scale, 1),
+            second="/ (1 + exp z)" not in kind)
+    compare(lambda x, y: -(p(y) * L(p(x)) + (1 - p(y)) * L(1 - p(x))), lambda x, y: gd.softplus(x) - gd.sigmoid(y) * x, dtype, drawn(dtype, scale),
+            second="/ (1 + exp z)" not in kind)
+
+
+def program(choose, zs, good):
+    """A sum of one to three terms over one to three softmaxes and sigmoids."""
+    some = []
+    for _ in range(choose.randint(1, 3)):
+        kind, z = choose.choice(list(KINDS)), choose.choice(zs)
+        some.append(KINDS[kind][1](z) if good else Written(KINDS[kind][0](z)))
+    v = 0.0
+    for _ in range(choose.randint(1, 3)):
+        c = np.round(np.random.default_rng(choose.randint(0, 99)).random((3, 3)) + 0.1, 2).astype(zs[0].dtype)
+        v = v + choose.choice([1, 1, -1]) * gd.sum(TERMS[choose.choice(list(TERMS))](choose.choice(some), choose.choice(some), c))
+    return v
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_random_programs(seed):
+    dtype, scale = SPREADS[seed % 4]
+    n = 1 + seed % 3
+    compare(lambda *zs: program(random.Random(seed), zs, False), lambda *zs: program(random.Random(seed), zs, True), dtype, drawn(dtype, scale, n, seed),
+            second=False)
+
+
+def test_gates_that_only_meet_take_one_round(monkeypatch):
+    """What was dropped does no harm where nothing would have cancelled: a recurrence of hand-written gates is walked once."""
+    rounds = []
+    run = cancel.Rewriting.run
+    monkeypatch.setattr(cancel.Rewriting, "run", lambda self, *graph: rounds.append(self) or run(self, *graph))
+    x, w = gd.input("x", (4,)), gd.input("w", (3, 4))
+    h = c = x
+    for _ in range(10):
+        f, i, o = [1 / (1 + E(-(w[k] * h + x))) for k in range(3)]
+        c = f * c + i * gd.tanh(h)
+        h = o * gd.tanh(c)
+    gd.function([x, w], [gd.sum(h), gd.grad(gd.sum(h), w)])
+    assert len(rounds) == 1
+    rounds.clear()
+    zs = [gd.input(f"z{i}", (4,)) for i in range(12)]
+    p = [gd.softmax(z) for z in zs]
+    v = sum(gd.sum(a * (L(a) - L(b))) for a in p for b in p if a is not b)
+    gd.function(zs, [v, *gd.grad(v, zs)])
+    assert len(rounds) == 1
+    checked(2)
+
+
+def test_xlogy_keeps_what_is_missing():
+    """x log y is 0 where x is 0, but NaN where y is; a choice of the finite ones has a silent gradient."""
+    x, y = gd.input("x", (3, 3)), gd.input("y", (3, 3))
+    v = gd.xlogy(x, gd.softmax(y))
+    at = np.array([[0.0, 0.5, 1], [0, 1, 2], [0, 0, 1]]), np.array([[-900.0, 0, 900], [np.nan, 0, 1], [0, -np.inf, 2]])
+    got, g = gd.function([x, y], [v, gd.grad(gd.sum(gd.where(gd.isfinite(v), v, 0.0)), y)])(*at)
+    want = gd.function([x, y], v, passes=())(*at)
+    assert np.isnan(got[1]).all() and np.isnan(want[1]).all() and (got[2, :2] == 0).all()
+    np.testing.assert_array_equal(got[0], [0, -450, 0])
+    np.testing.assert_allclose(g[0], [0, 0.5, -0.5], atol=1e-12)
+    checked(3)
