@@ -203,3 +203,23 @@ def test_xlogy_keeps_what_is_missing():
     np.testing.assert_array_equal(got[0], [0, -450, 0])
     np.testing.assert_allclose(g[0], [0, 0.5, -0.5], atol=1e-12)
     checked(3)
+
+
+@pytest.mark.parametrize("argument", [lambda y: y, lambda y: 2.0 * y, lambda y: 1.0 - y, lambda y: -y])
+@pytest.mark.parametrize("make", [lambda p: gd.log1p(-p), lambda p: gd.log(p) - gd.log1p(-p), lambda p: -p * gd.log(p) + gd.log1p(-p)])
+def test_a_slope_that_comes_before_its_sigmoid(make, argument):
+    """Forward mode alone: the slope of sigmoid(x) runs before sigmoid(-x), which divides."""
+    y = gd.input("y")
+    v = make(gd.sigmoid(argument(y)))
+    j = gd.jvp(v, y, 1.0)
+    second = gd.jvp(j, y, 1.0)
+    for at in (2.0, -3.0, 0.5):
+        got = [float(gd.function([y], n)(at)) for n in (j, second)]
+        h = 1e-5
+        plain = gd.function([y], v, passes=())
+        slope = (float(plain(at + h)) - float(plain(at - h))) / (2 * h)
+        assert abs(got[0] - slope) < 1e-6 * max(1.0, abs(slope))
+        assert abs(got[0] - float(gd.function([y], gd.grad(v, y))(at))) < 1e-12 * max(1.0, abs(got[0]))
+        curve = gd.function([y], j, passes=())
+        assert abs(got[1] - (float(curve(at + h)) - float(curve(at - h))) / (2 * h)) < 1e-5 * max(1.0, abs(got[1]))
+        checked(3)

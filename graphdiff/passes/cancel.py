@@ -78,10 +78,10 @@ def _rounds(result: Ordered, key: Any, found: dict[int, Scale]) -> Ordered:
         if not waiting:
             break
         together: set[int] = set()              # in the next round: no two that met
-        for e in waiting:
-            if not apart.get(id(e), together) & together:
-                together.add(id(e))
-        waiting = [e for e in waiting if id(e) not in together]
+        for node in waiting:
+            if not apart.get(id(node), together) & together:
+                together.add(id(node))
+        waiting = [node for node in waiting if id(node) not in together]
         without = {id(e) for e in (*finished, *waiting)}
         found = {e: s for e, s in scales(result[0]).get(key, {}).items() if e not in without}
         if not found:
@@ -289,7 +289,7 @@ def scattered(r: Rewriting, x: Value, at: Value, v: Value) -> Value | None:
 
 
 def placed(r: Rewriting, v: Value) -> Value | None:
-    shape, start, step, fill = r.node._attrs
+    _shape, start, step, fill = r.node._attrs
     x = r.node.inputs[0]
     return returned(r, v, "slice", (start, step, x.shape), ()) if fill == 0 else None
 

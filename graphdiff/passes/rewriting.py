@@ -23,7 +23,8 @@ _FACTORS = 8            # of a product, that are looked at
 
 def _factors(x: Node) -> tuple[bool, list[int]]:
     """Is a product negative, and the ids of its factors; of the first few, the others as one."""
-    minus, found, stack = False, [], [x]
+    minus, stack = False, [x]
+    found: list[int] = []
     while stack:
         x = stack.pop()
         name = x.op.name
@@ -130,15 +131,21 @@ class Rewriting:
             twin = self.make("exp", (self.make("subtract", (x, self.shift(scale)), shape),), shape)
         return Value(scale, places, (Part(1, twin, e, divides=not axes),))
 
+    def argument(self, scale: Scale) -> Node:
+        """What the scale's function is of. A slope by the same argument, or minus that, can come before the function: it may not be there yet."""
+        (x,) = scale.e.inputs
+        here = self.new.get(id(x))
+        return self.make("negative", (self.new[id(x.inputs[0])],), x.shape) if here is None else here
+
     def shift(self, scale: Scale) -> Node:
         """m: a logarithm of the sum or, where it must not be below 0, the largest x of the sum, or 0."""
         chain = []
         while scale.shift is None and scale.moved is not None:
-            chain.append(scale)
+            chain.append((scale, scale.moved))
             scale = scale.moved.scale
         m = self.first_shift(scale)
-        for scale in reversed(chain):
-            m = scale.shift = self.move(m, scale.moved)
+        for scale, moved in reversed(chain):
+            m = scale.shift = self.move(m, moved)
         return m
 
     def move(self, m: Node, moved: Moved) -> Node:
@@ -155,7 +162,7 @@ class Rewriting:
 
     def first_shift(self, scale: Scale) -> Node:
         if scale.shift is None:
-            x, axes, shape = self.new[id(scale.e.inputs[0])], scale.axes, scale.e.shape
+            x, axes, shape = self.argument(scale), scale.axes, scale.e.shape
             kept = tuple([1 if a in axes else n for a, n in enumerate(shape)])
             if scale.e.op.name == "sigmoid":
                 opposite = self.make("softplus", (self.make("negative", (x,), shape),), shape)
@@ -195,7 +202,7 @@ class Rewriting:
     def power_of(self, scale: Scale, power: int) -> Node:
         """exp(power m). Of 1 + exp(x) the inverse is sigmoid(-x), which keeps its digits, and is a scale itself if it is divided by."""
         if power in (-1, -2) and scale.is_softplus:
-            x = self.new[id(scale.e.inputs[0])]
+            x = self.argument(scale)
             inverse = self.make("sigmoid", (x.inputs[0] if x.op.name == "negative" else self.make("negative", (x,), x.shape),), x.shape)
             return inverse if power == -1 else self.make("square", (inverse,), x.shape)
         if power in (1, 2) and scale.falls and not scale.moved:
@@ -228,10 +235,10 @@ class Rewriting:
             if v.overflows and not best.overflows:
                 best = v
         mine, dropped = id(best.scale.root.e), 0
-        for k, v in enumerate(values):
-            other = mine if v is None else id(v.scale.root.e)
+        for k, value in enumerate(values):
+            other = mine if value is None else id(value.scale.root.e)
             if other != mine:
-                dropped |= self.signs(v, k)
+                dropped |= self.signs(value, k)
                 self.apart.setdefault(mine, set()).add(other)
                 self.apart.setdefault(other, set()).add(mine)
         if dropped:
@@ -241,7 +248,7 @@ class Rewriting:
     def pass_on(self) -> None:
         """What was dropped from the operands is dropped here. It is missed by what has the opposite power, and by a logarithm."""
         node, dropped = self.node, 0
-        if not any([id(x) in self.dropped for x in node.inputs]):
+        if not any(id(x) in self.dropped for x in node.inputs):
             return
         for k, x in enumerate(node.inputs):
             bits = self.dropped.get(id(x), 0)
@@ -265,9 +272,9 @@ class Rewriting:
         values = [self.values.get(id(x)) for x in node.inputs]
         some = [v for v in values if v is not None]
         like = some[0]
-        if any([v.scale is not like.scale or v.places != like.places for v in some]):
+        if any(v.scale is not like.scale or v.places != like.places for v in some):
             like = self.kept_of(values)
-        silent = node.origin is not None or any([v.silent for v in some])
+        silent = node.origin is not None or any(v.silent for v in some)
         operands = []
         for v, x in zip(values, node.inputs, strict=True):
             if v is None or v.scale is not like.scale or v.places != like.places:       # one of power 0, at the same places
@@ -278,15 +285,15 @@ class Rewriting:
         if found is None or len(found.parts) > _MOST:
             return
         found = found if found.silent is silent else found._replace(silent=silent)
-        if any([p.crossed for p in found.parts]):
+        if any(p.crossed for p in found.parts):
             self.replace(found)
         # Of sigmoid(x), a twin, the rest to 1 may be needed.
-        if any([p.power or (p.crossed and found.scale.is_softplus) for p in found.parts]):
+        if any(p.power or (p.crossed and found.scale.is_softplus) for p in found.parts):
             self.values[id(node)] = found
 
     def as_slope(self, scale: Scale) -> Value:
         """The node, s (1 - s) of a sigmoid that is exp(m): 1 - s is sigmoid(-x). Of one that is exp(-m), it is sigmoid(x)."""
-        x = self.new[id(scale.e.inputs[0])]
+        x = self.argument(scale)
         if scale.is_softplus:
             twin = self.make("sigmoid", (x,), x.shape) if scale.twin is None else scale.twin
             return Value(scale, long_axes(x.shape, range(len(x.shape))), (Part(-1, twin, self.here),))
