@@ -420,9 +420,8 @@ def _otherwise(y: Node, targets: Sequence[Node], final: Mapping[int, Any], array
     shown = {y.name or "the result": y, **{f"the adjoint of {t.label}": final[id(t)] for t in targets if isinstance(final.get(id(t)), Node)}}
     if all(np.isfinite(arrays[id(n)]).all() for n in shown.values()):
         return ""
-    from ..api.function import evaluate
-    other = zip(shown, evaluate(list(shown.values()), feeds), strict=True)
-    found = [f"{name} = {short(value)}" for name, value in other if not np.array_equal(value, arrays[id(shown[name])], equal_nan=True)]
+    other = values(list(shown.values()), feeds, passes=True)
+    found = [f"{name} = {short(other[id(n)])}" for name, n in shown.items() if not np.array_equal(other[id(n)], arrays[id(n)], equal_nan=True)]
     return f"a function gives, by stable forms of what is written here: {', '.join(found)}" if found else ""
 
 

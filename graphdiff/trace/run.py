@@ -9,14 +9,21 @@ from ..graph.node import Node
 from ..graph.walk import toposort
 from ..lower.emit import lower
 from ..passes.concrete import concrete
+from ..passes.pipeline import chosen, run_passes
 from ..plan.schedule import schedule
 from ..runtime.execute import Gate, Loaded
 from ..runtime.native import ELEMENTWISE
 from ..specs import has_dims, match_shapes
 
 
-def values(nodes: Sequence[Node], at: Mapping[Node, Any]) -> dict[int, Any]:
-    """id(node) -> its array. `at`: values of inputs. Raises as a function would: missing inputs, wrong shapes or dtypes."""
+def _constants(nodes: Sequence[Node]) -> list[Any]:
+    program = lower(schedule(nodes), [], list(nodes), [], ELEMENTWISE)
+    return list(Loaded(program, [], [], [], 1).call(()))
+
+
+def values(nodes: Sequence[Node], at: Mapping[Node, Any], passes: bool = False) -> dict[int, Any]:
+    """id(node) -> its array. `at`: values of inputs. passes: after all passes, as a function has them. Raises as a function would: missing
+    inputs, wrong shapes or dtypes."""
     inputs = list(at)
     known = {id(x) for x in inputs}
     missing = [n for n in toposort(nodes) if n.op.name == "input" and id(n) not in known]
@@ -41,6 +48,8 @@ def values(nodes: Sequence[Node], at: Mapping[Node, Any]) -> dict[int, Any]:
     outputs, leaves = unique, inputs
     if any(has_dims(n.shape) for n in toposort(unique)) or any(n.op.name == "dim" for n in toposort(unique)):
         outputs, leaves = concrete(unique, inputs, bindings)
+    if passes:
+        outputs = run_passes(outputs, chosen(None), _constants, {})
     order = schedule(outputs)
     program = lower(order, leaves, outputs, [], ELEMENTWISE)
     variables = [n._attrs[0] for n in order if n.op.name == "variable"]
