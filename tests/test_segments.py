@@ -92,3 +92,12 @@ def test_the_largest_of_segments_in_any_order(dtype: str) -> None:
                     got = gd.function([v, i], gd.segment_max(v, i, n), threads=threads)(x, ids)
                     np.testing.assert_array_equal(got, want, err_msg=f"{rows} {n} {width} {in_order}")
                     checked()
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "int64"])
+def test_sums_of_segments_count_as_sums_do(dtype):
+    x = (np.arange(900) % 2 == 0).astype(dtype) if dtype == "bool" else np.full(900, 100).astype(dtype)
+    ids = np.arange(900) % 2
+    got = gd.evaluate(gd.segment_sum(gd.constant(x), ids, 3))
+    assert got.dtype == np.int64 and got.tolist() == [int(x[ids == k].astype(int).sum()) for k in range(3)]
+    checked(3)

@@ -474,8 +474,10 @@ def _summed(x: Node, ids: Node, num_segments: Any) -> Node:
 
 @public
 def segment_sum(data: Any, segment_ids: Any, num_segments: Any) -> Node:
-    """Rows of data summed by their segment id (0 .. num_segments - 1), in order; an empty segment gives 0."""
+    """Rows of data summed by their segment id (0 .. num_segments - 1), in order; an empty segment gives 0. Integers and bools
+    are counted in int64, as by sum."""
     x, ids = _segments(data, segment_ids)
+    x = x if x.dtype.kind == "f" else cast(x, INT64)
     return _summed(x, ids, as_shape((num_segments,))[0])
 
 
