@@ -223,3 +223,17 @@ def test_a_slope_that_comes_before_its_sigmoid(make, argument):
         curve = gd.function([y], j, passes=())
         assert abs(got[1] - (float(curve(at + h)) - float(curve(at - h))) / (2 * h)) < 1e-5 * max(1.0, abs(got[1]))
         checked(3)
+
+
+@pytest.mark.parametrize("dtype, low", [("float32", -46.0), ("float64", -360.0)])
+def test_a_factor_of_another_kind_keeps_a_quotient_as_it_is_written(dtype, low):
+    """The logarithm of a sigmoid over what is small in its own way: the derivative must not divide by the square of that."""
+    y = gd.input("y", (4,), dtype)
+    p = gd.exp(y - gd.logsumexp(y))
+    for q in (gd.sigmoid(y), gd.exp(y) / (1 + gd.exp(y)), gd.softmax(y)):
+        g = gd.grad(gd.sum(gd.log(q / p)), y)
+        a = np.array([low, 0, 1, -20], dtype)
+        got, want = gd.function([y], g)(a), gd.function([y], g, passes=())(a)
+        assert np.isfinite(want).all()
+        np.testing.assert_allclose(got, want, rtol=1e-4 if dtype == "float32" else 1e-10, atol=1e-4 if dtype == "float32" else 1e-12)
+        checked(4)

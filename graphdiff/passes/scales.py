@@ -97,11 +97,25 @@ def unsigned(x: Node) -> int:
 _DIVIDING = frozenset(("divide", "reciprocal", "log", "log2", "log10", "xlogy"))
 _PASSED = VIEWS | GATHERS | frozenset(("concatenate", "divide", "multiply", "reciprocal", "square", "where", "zmul", "zmul_either"))
 _FACTORS = VIEWS | GATHERS | frozenset(("add", "concatenate", "divide", "multiply", "reciprocal", "square", "sum", "where"))
+_MEETING = frozenset(("divide", "multiply", "zmul", "zmul_either"))
+_MADE = _PASSED | frozenset(("add", "negative", "subtract", "sum"))
 _POSITIVE = frozenset(("exp", "exp2", "sigmoid", "softmax", "softplus"))
 
 
-def _divisors(order: Sequence[Node]) -> set[int]:
-    """Ids of what divides, or of which a logarithm is taken, and of the factors of that, also before elements of them were picked."""
+def _like(order: Sequence[Node], exponentials: Sequence[int]) -> set[int]:
+    """Ids of what is made of such values and of constants alone."""
+    found = set(exponentials)
+    for node in order:
+        name = node.op.name
+        if name in ("constant", "sigmoid", "softmax") or (
+                name in _MADE and all(id(x) in found for x in node.inputs if x.dtype.kind == "f")):
+            found.add(id(node))
+    return found
+
+
+def _divisors(order: Sequence[Node], like: set[int]) -> set[int]:
+    """Ids of what divides, or of which a logarithm is taken, and of the factors of that, also before elements of them were picked. Not where
+    a factor is of another kind: its square, by which the derivative of a quotient divides, may be too small for what is not."""
     found: set[int] = set()
     for node in reversed(order):
         name = node.op.name
@@ -109,7 +123,7 @@ def _divisors(order: Sequence[Node]) -> set[int]:
             x = node.inputs[-1]
             if name != "log" or x.op.name != "softmax":         # that is log_softmax
                 found.add(id(x))
-        if name in _PASSED and id(node) in found:
+        if name in _PASSED and id(node) in found and (name not in _MEETING or id(node) in like):
             found.update([id(x) for x in node.inputs])
     return found
 
@@ -134,7 +148,7 @@ def scales(order: Sequence[Node]) -> dict[Any, dict[int, Scale]]:
                     note(x, (), ())
         elif name in ("sigmoid", "softmax"):
             falling = True
-    dividing = _divisors(order) if falling else ()
+    dividing = _divisors(order, _like(order, [e for by_id in found.values() for e in by_id])) if falling else ()
     for node in order if dividing else ():
         if id(node) in dividing:
             if node.op.name == "softmax":
