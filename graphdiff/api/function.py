@@ -29,7 +29,7 @@ from ..plan.schedule import schedule
 from ..runtime.execute import Gate, Loaded, Workspace
 from ..runtime.native import ELEMENTWISE
 from ..specs import has_dims, match_shapes
-from .targets import check_targets, in_structure, share_memory
+from .targets import check_apart, check_targets, in_structure, share_memory
 
 MOST_THREADS = 1024     # that are asked for; the core starts 64 at most (GDI_MAX_THREADS)
 CACHE = 256         # programs a function keeps, one per set of sizes: as many as lengths of sentences differ by
@@ -337,7 +337,7 @@ class Bound:
                 Gate(f"out[{i}]", shape, dtype).check(t, convert=False, read=False)
                 if t.shape != shape or not t.flags.writeable:
                     raise ShapeError(f"out[{i}]: a writeable array of shape {list(shape)} is needed")
-            check_targets(results, loaded.out_specs)
+            check_apart(results)
             if share_memory(results, arrays):
                 raise ShapeError("out: an array overlaps one of the arguments")
         self._held = [native.from_buffer(a) for a in [*arrays, *results]]

@@ -43,8 +43,7 @@ def check_targets(targets: Sequence[Any], specs: Sequence[tuple[tuple[int, ...],
             if flags.c_contiguous and flags.writeable and flags.aligned:
                 continue
         plain = _check_odd(f"out[{i}]", t, shape, dtype) and plain
-    if len(targets) > 1:
-        _check_apart(targets)
+    check_apart(targets)
     return plain
 
 
@@ -91,8 +90,10 @@ def _span(a: np.ndarray[Any, Any]) -> Span:
     return first, last + a.itemsize
 
 
-def _check_apart(targets: Sequence[Any]) -> None:
+def check_apart(targets: Sequence[Any]) -> None:
     """Raise ShapeError if two of them have a byte in common: what they span may meet where their elements do not."""
+    if len(targets) < 2:
+        return
     spans = sorted([(*_span(t), i) for i, t in enumerate(targets)])
     near: list[tuple[int, int, int]] = []       # those before that reach beyond where the next begins
     for here in spans:

@@ -15,6 +15,7 @@ from ..dims import unify
 from ..dtypes import FLOAT16, INT64
 from ..errors import ShapeError
 from ..graph.node import Node
+from ..specs import nelements
 
 _NO_LIMIT = 2**62                                            # elements of an intermediate result: never in the way
 
@@ -127,14 +128,7 @@ class _Part:
     def merges(self, labels: str) -> bool:
         """Can these axes be one axis, in this order, without a copy?"""
         v = self.order(labels)
-        return v.reshape([product(v.shape)]) is not None
-
-
-def product(sizes: Any) -> int:
-    n = 1
-    for s in sizes:
-        n *= s
-    return n
+        return v.reshape([nelements(v.shape)]) is not None
 
 
 def lower(ctx: Any, node: Node) -> Any:
@@ -220,8 +214,8 @@ def _pair(ctx: Any, a: _Part, b: _Part, want: str) -> _Part:
     batch += each
     sizes = {label: p.size(label) for p in (a, b) for label in p.labels}
 
-    def shape(*groups: str) -> list[int]:
-        return [sizes[label] for label in batch] + [product([sizes[label] for label in group]) for group in groups]
+    def shape(*groups: str) -> list[Any]:
+        return [sizes[label] for label in batch] + [nelements(tuple([sizes[label] for label in group])) for group in groups]
 
     left = ctx.reshape(a.order(batch[:shared] + rows + summed),
                        [n if k < shared or k >= len(batch) else 1 for k, n in enumerate(shape(rows, summed))]).broadcast(shape(rows, summed))

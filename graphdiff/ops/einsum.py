@@ -19,8 +19,8 @@ from ..errors import NodeTypeError, ShapeError, show_name
 from ..graph.build import CONSTANT, as_node, make, public
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
-from ..specs import check_shape, stretches
-from .contraction import cost, lower, product, sizes_of, terms_of
+from ..specs import check_shape, nelements, stretches
+from .contraction import cost, lower, sizes_of, terms_of
 from .families import cast
 from .movement import BROADCAST_TO, UNDIAGONAL, diagonal, expand_to, permute, reshape_to
 
@@ -86,7 +86,7 @@ def contract(terms: Sequence[str], nodes: Sequence[Node], out: str) -> Node:
         return _contract(terms, nodes, out)
     slim = [(x, term) for x, term in slim if term or not _is_one(x)] or slim[:1]
     y = _contract([term for _, term in slim], [x for x, _ in slim], "".join([label for label in out if label in held]))
-    times = product(lost)
+    times = nelements(tuple(lost))
     if times != 1:
         from .binary import multiply
         y = multiply(y, times)

@@ -111,7 +111,7 @@ def spans(kernel: tuple[Any, ...], dilation: tuple[int, ...]) -> list[Any]:
 
 
 def check_fits(size: tuple[Any, ...], kernel: tuple[Any, ...], x: tuple[Any, ...], padding: Pairs, dilation: tuple[int, ...],
-              what: str) -> None:
+               what: str) -> None:
     """Refuse a result without elements: the kernel does not fit anywhere."""
     if any(isinstance(n, int) and n < 1 for n in size):
         padded = tuple(n + lo + hi for n, (lo, hi) in zip(x, padding, strict=True))

@@ -9,13 +9,12 @@ import numpy as np
 
 from ..graph.node import Node, new_node
 from ..graph.opdef import lookup
-from .scales import Moved, Part, Scale, Value, is_one, long_axes, positives, unsigned
+from .scales import MEETING, Moved, Part, Scale, Value, is_one, long_axes, positives, unsigned
 from .simplify import Ordered, renewed
 
 _MOST = 4               # parts of a value
 _BITS = 4096            # of more scales, some share one: they may have a round that is not needed
 _EVEN = sum(1 << 2 * k for k in range(_BITS))
-_MEETING = frozenset(("divide", "multiply", "zmul", "zmul_either"))
 _INVERTING = frozenset(("divide", "reciprocal"))        # by the last operand
 _LOGARITHMS = frozenset(("log", "log2", "log10", "xlogy"))
 _FACTORS = 8            # of a product, that are looked at
@@ -254,12 +253,12 @@ class Rewriting:
             bits = self.dropped.get(id(x), 0)
             if bits and node.op.name in _INVERTING and k == len(node.inputs) - 1:
                 bits = _opposite(bits)
-            if bits and node.op.name in _MEETING:
+            if bits and node.op.name in MEETING:
                 self.met |= bits & _opposite(dropped)
             dropped |= bits
         if dropped:
             here = self.dropped.get(id(node), 0)
-            if node.op.name in _MEETING:
+            if node.op.name in MEETING:
                 self.met |= dropped & _opposite(here | self.signs(self.values.get(id(node))))
             elif node.op.name in _LOGARITHMS:
                 self.met |= dropped

@@ -97,7 +97,7 @@ def unsigned(x: Node) -> int:
 _DIVIDING = frozenset(("divide", "reciprocal", "log", "log2", "log10", "xlogy"))
 _PASSED = VIEWS | GATHERS | frozenset(("concatenate", "divide", "multiply", "reciprocal", "square", "where", "zmul", "zmul_either"))
 _FACTORS = VIEWS | GATHERS | frozenset(("add", "concatenate", "divide", "multiply", "reciprocal", "square", "sum", "where"))
-_MEETING = frozenset(("divide", "multiply", "zmul", "zmul_either"))
+MEETING = frozenset(("divide", "multiply", "zmul", "zmul_either"))
 _MADE = _PASSED | frozenset(("add", "negative", "subtract", "sum"))
 _POSITIVE = frozenset(("exp", "exp2", "sigmoid", "softmax", "softplus"))
 
@@ -123,7 +123,7 @@ def _divisors(order: Sequence[Node], like: set[int]) -> set[int]:
             x = node.inputs[-1]
             if name != "log" or x.op.name != "softmax":         # that is log_softmax
                 found.add(id(x))
-        if name in _PASSED and id(node) in found and (name not in _MEETING or id(node) in like):
+        if name in _PASSED and id(node) in found and (name not in MEETING or id(node) in like):
             found.update([id(x) for x in node.inputs])
     return found
 
