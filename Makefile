@@ -53,7 +53,7 @@ test-long: $(TEST)/.stamp
 # and leaks are looked for in the C programs only (make -C csrc asan). The package is installed, not editable, so
 # that the sources' own library stays as it is; PYTHONSAFEPATH keeps `python -m` from finding the sources instead.
 # --capture=sys, or else pytest would hold the report back when a sanitizer ends the process in the middle of a test.
-SANITIZE_CFLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+SANITIZE_CFLAGS := -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 sanitize: $(SANITIZE)/.stamp
 	cc=$$($(PYTHON) tools/check_build.py --print-compiler); preload=; \
 	for library in libasan.so libubsan.so libstdc++.so.6; do \

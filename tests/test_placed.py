@@ -60,3 +60,10 @@ def test_second_derivatives_and_zeros():
     checked(h.size)
     z = gd.grad(gd.sum(x[1]) + gd.sum(x[3] * 0.0), x)
     assert gd.evaluate(z, {x: a}).sum() == 8
+
+
+def test_parts_that_begin_together_need_not_end_together():
+    x = gd.input("x", (6, 40))
+    for make in (lambda x: gd.sum(gd.sin(x[:5]) * x[0]) + gd.sum(gd.exp(x[:4])), lambda x: gd.sum(x[:, :30] ** 2) * gd.sum(x[:, :20] ** 3),
+                 lambda x: gd.sum(x[1:] - x[:-1] * x[1:]) + gd.sum(gd.cos(x[1:]))):
+        gradients(make, x.shape)

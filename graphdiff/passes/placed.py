@@ -9,26 +9,27 @@ can differ: -0.0 stays what it is.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..graph.node import Node, new_node
 from ..graph.opdef import lookup
 from .simplify import Ordered, renewed
 
 # The whole is at least so many times as large as the part, or both terms are about as quickly added: of runs in memory, or of single elements.
+# Beside another part, which is put among zeros anyway, runs of any size are.
 RUNS, APART, RUN_NBYTES = 2, 16, 64
 
 
-def _is_placed(node: Node, uses: dict[int, int]) -> bool:
-    """A part among zeros, which one node reads."""
-    if node.op.name != "place" or node._attrs[-1] != 0 or uses[id(node)] != 1:
-        return False
-    part = node.inputs[0]
-    run = part.shape[-1] * part.dtype.itemsize if part.shape and abs(node._attrs[2][-1]) == 1 else part.dtype.itemsize
-    return bool(part.size * (RUNS if run >= RUN_NBYTES or part.size == 1 else APART) <= node.size)
+def _is_sooner(part: Node, other: Node) -> bool:
+    """Is a part sooner added where it is than as an array of the size of the other term?"""
+    x, step = part.inputs[0], part._attrs[2]
+    run = x.shape[-1] * x.dtype.itemsize if x.shape and abs(step[-1]) == 1 else x.dtype.itemsize
+    least = APART if run < RUN_NBYTES and x.size > 1 else 1 if other.op.name == "place" else RUNS
+    return bool(x.size * least <= part.size)
 
 
 def placed(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
-    """Sums with such a term as additions to a part of the other term. Sizes are numbers."""
+    """Sums with such a term as additions to a part of the other term; two of the same part are added before. Sizes are numbers."""
     if not any(node.op.name == "place" for node in order):
         return list(order), list(outputs)
     uses: dict[int, int] = {}
@@ -39,16 +40,33 @@ def placed(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
         uses[id(o)] = uses.get(id(o), 0) + 1
     new: dict[int, Node] = {}
     kept: list[Node] = []
+
+    def made(op: str, inputs: tuple[Node, ...], attrs: tuple[Any, ...], shape: Any, node: Node) -> Node:
+        kept.append(new_node(lookup(op), inputs, attrs, shape, node.dtype, node._site, node.origin, node.name, node.scope, node.serial))
+        return kept[-1]
+
+    def is_part(x: Node) -> bool:
+        """Is it a part among zeros, which this node alone reads?"""
+        here = new[id(x)]
+        return here.op.name == "place" and here._attrs[-1] == 0 and uses[id(x)] == 1
+
     for node in order:
-        here = renewed(node, new)
-        if node.op.name == "add" and node.dtype.kind == "f":
-            x, y = node.inputs
-            if _is_placed(x, uses) and not _is_placed(y, uses):
-                x, y = y, x
-            if x is not y and x.shape == node.shape == y.shape and _is_placed(y, uses):
-                _, starts, steps, _ = y._attrs
-                here = new_node(lookup("slice_add"), (new[id(x)], new[id(y)].inputs[0]), (starts, steps), node.shape, node.dtype, node._site,
-                                node.origin, node.name, node.scope, node.serial)
-        new[id(node)] = here
-        kept.append(here)
+        if node.op.name != "add" or node.dtype.kind != "f" or not node.inputs[0].shape == node.shape == node.inputs[1].shape:
+            new[id(node)] = renewed(node, new)
+            kept.append(new[id(node)])
+            continue
+        x, y = [new[id(x)] for x in node.inputs]
+        x_is, y_is = [is_part(x) for x in node.inputs]
+        if x_is and y_is and x._attrs == y._attrs and x.inputs[0].shape == y.inputs[0].shape:
+            part = x.inputs[0]
+            new[id(node)] = made("place", (made("add", (part, y.inputs[0]), (), part.shape, node),), x._attrs, node.shape, node)
+            continue
+        if x_is and not (y_is and y.inputs[0].size <= x.inputs[0].size):
+            x, y, y_is = y, x, True
+        if y_is and _is_sooner(y, x):
+            _, starts, steps, _ = y._attrs
+            new[id(node)] = made("slice_add", (x, y.inputs[0]), (starts, steps), node.shape, node)
+        else:
+            new[id(node)] = renewed(node, new)
+            kept.append(new[id(node)])
     return kept, [new[id(o)] for o in outputs]

@@ -1,0 +1,97 @@
+"""Inside: what is copied into a part of an array is made there.
+
+Takes instructions, and gives them with the views of such a buffer as views of the array: the copy then goes from a place to the same
+place, and is dropped with others of that kind once places are known. What concatenate, stack and pad put together, and gradients of
+slices, need neither the copies nor the memory of their parts. The bits stay.
+"""
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from typing import Any
+
+from .view import View, count
+
+FEW = 64             # writes to one array that are compared with one another where some of them go to the same place
+
+
+def _extent(v: View) -> tuple[int, int]:
+    """The bytes of the buffer that a view lies in: first, and one beyond the last. Nothing of an empty one."""
+    if 0 in v.shape:
+        return v.offset, v.offset
+    low = high = 0
+    for n, s in zip(v.shape, v.strides, strict=True):
+        low, high = low + min(0, (n - 1) * s), high + max(0, (n - 1) * s)
+    return v.offset + low * v.dtype.itemsize, v.offset + (high + 1) * v.dtype.itemsize
+
+
+def _is_alone(i: int, part: tuple[int, int], writes: Sequence[tuple[int, View]], until: int) -> bool:
+    """Does no other instruction up to `until` write to the part?"""
+    for j, v in writes:
+        low, high = _extent(v)
+        if j != i and j <= until and low < part[1] and part[0] < high:
+            return False
+    return True
+
+
+def _are_apart(writes: Sequence[tuple[int, View]]) -> bool:
+    """Does no instruction write where another one does?"""
+    end = 0
+    for low, high in sorted([_extent(v) for _, v in writes]):
+        if low < end:
+            return False
+        end = max(end, high)
+    return True
+
+
+def made_inside(instrs: Sequence[Any], commit: int, buffers: Sequence[int], fixed: Container[int]) -> list[Any]:
+    """The instructions with results made where they are copied to.
+
+    A buffer of the arena moves if it is copied whole, as it lies, to neighbours in another one, which nobody reads before, and if nobody
+    else writes to that part: not before the copy, nor after it if the buffer is read on. Copies behind the commit mark go to variables.
+    """
+    copies = [i for i, (op, outs, _, _, _) in enumerate(instrs[:commit]) if op == "copy" and outs[0].buffer >= 0]
+    if not copies:
+        return list(instrs)
+    writes: dict[int, list[tuple[int, View]]] = {}
+    first_read: dict[int, int] = {}
+    last_read: dict[int, int] = {}
+    for i, (_, outs, ins, _, _) in enumerate(instrs):
+        for v in ins:
+            first_read.setdefault(v.buffer, i)
+            last_read[v.buffer] = i
+        for v in outs:
+            writes.setdefault(v.buffer, []).append((i, v))
+    apart: dict[int, bool] = {}
+    done: set[int] = set()                               # copies to where the elements are
+    moved: dict[int, tuple[int, int]] = {}               # buffer -> the one it moves into, and where
+    for i in reversed(copies):                           # the outer array first: its parts may have parts
+        to, v = instrs[i][1][0], instrs[i][2][0]
+        b, nbytes = v.buffer, count(v.shape) * v.dtype.itemsize
+        whole = b >= 0 and v.offset == 0 and v.contiguous and nbytes == buffers[b] > 0
+        if not (whole and b != to.buffer and b not in fixed and b not in moved and b in writes and to.contiguous and to.shape == v.shape
+                and to.dtype is v.dtype and buffers[to.buffer] > nbytes):
+            continue
+        others = writes[to.buffer]
+        if to.buffer not in apart:
+            apart[to.buffer] = _are_apart(others)
+        alone = apart[to.buffer] or (len(others) <= FEW and _is_alone(i, (to.offset, to.offset + nbytes), others, i if last_read[b] == i else len(instrs)))
+        if alone and writes[b][-1][0] < i <= first_read.get(to.buffer, i):
+            moved[b] = to.buffer, to.offset
+            done.add(i)
+    if not moved:
+        return list(instrs)
+
+    def there(v: View) -> View:
+        b, offset = v.buffer, v.offset
+        if b not in moved:
+            return v
+        while b in moved:
+            b, more = moved[b]
+            offset += more
+        return View(b, offset, v.shape, v.strides, v.dtype)
+
+    result = []
+    for i, (op, outs, ins, attrs, node) in enumerate(instrs):
+        ins = tuple([there(v) for v in ins])
+        result.append((op, ins if i in done else tuple([there(v) for v in outs]), ins, attrs, node))
+    return result
