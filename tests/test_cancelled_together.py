@@ -237,3 +237,43 @@ def test_a_factor_of_another_kind_keeps_a_quotient_as_it_is_written(dtype, low):
         assert np.isfinite(want).all()
         np.testing.assert_allclose(got, want, rtol=1e-4 if dtype == "float32" else 1e-10, atol=1e-4 if dtype == "float32" else 1e-12)
         checked(4)
+
+
+def over(axis):
+    """A softmax over an axis or all, by hand and from good forms."""
+    def good(z):
+        if axis is None:
+            return Good(gd.softmax(z.reshape(9)).reshape(3, 3), 1 - gd.softmax(z.reshape(9)).reshape(3, 3), gd.log_softmax(z.reshape(9)).reshape(3, 3))
+        return Good(gd.softmax(z, axis=axis), 1 - gd.softmax(z, axis=axis), gd.log_softmax(z, axis=axis))
+
+    def by_hand(z, e=None):
+        e = E(z) if e is None else e
+        return e / gd.sum(e, axis=axis, keepdims=True)
+    return by_hand, good
+
+
+@pytest.mark.parametrize(("dtype", "scale"), SPREADS)
+@pytest.mark.parametrize("term", TERMS)
+@pytest.mark.parametrize("axes", [(0, 1), (1, None), (None, None)])
+def test_softmaxes_over_different_axes_of_the_same_scores(axes, term, dtype, scale):
+    """The exponentials of one must not cancel with the sums of the other: what is left would be a finite gradient that is wrong."""
+    (p, good_p), (q, good_q) = map(over, axes)
+    c = np.linspace(0.2, 1, 9).reshape(3, 3).astype(dtype)
+
+    def written(x):
+        e = E(x)
+        return TERMS[term](Written(p(x, e)), Written(q(x, e)), c)
+    compare(written, lambda x: TERMS[term](good_p(x), good_q(x), c.astype("float64")), dtype, drawn(dtype, scale, 1), second=axes[0] == axes[1])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_softmax_and_a_sigmoid_of_the_same_scores(dtype):
+    c = np.linspace(0.2, 1, 9).reshape(3, 3).astype(dtype)
+    for axis in (0, 1, None):
+        p, good = over(axis)
+
+        def written(x, p=p):
+            e = E(x)
+            return c * p(x, e) * (e / (1 + e)) + gd.sum(c * L(e / (1 + e)))
+        compare(written, lambda x, good=good: c.astype("float64") * good(x).p * gd.sigmoid(x) + gd.sum(c.astype("float64") * gd.log_sigmoid(x)), dtype,
+                drawn(dtype, 120.0 if dtype == "float32" else 1400.0, 1), second=False)

@@ -24,7 +24,7 @@ from ..dtypes import BOOL
 from ..graph.node import Node
 from ..graph.walk import toposort
 from .rewriting import Rewriting
-from .scales import Moved, Part, Scale, Value, is_one, is_zero, long_axes, scales, turned_sigmoids
+from .scales import Moved, Part, Scale, Value, is_one, is_zero, long_axes, made_softmaxes, scales, turned_sigmoids
 from .simplify import VIEWS, Ordered, merge
 
 _ROUNDS = 8             # of one kind of scales: two for most, one more for each that all others are multiplied with; a walk each
@@ -32,7 +32,7 @@ _ROUNDS = 8             # of one kind of scales: two for most, one more for each
 
 def cancelled(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
     """The graph with such quotients as those of their twins. Expects equal nodes to be merged."""
-    result = turned_sigmoids(order, outputs)
+    result = made_softmaxes(*turned_sigmoids(order, outputs))
     done: set[Any] = set()
     while True:                         # softmaxes come into being, which may divide: those without axes go last
         found = {key: by_id for key, by_id in scales(result[0]).items() if key not in done}

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..graph.node import Node, new_node
 from ..graph.opdef import lookup
-from .scales import MEETING, Moved, Part, Scale, Value, is_one, long_axes, positives, unsigned
+from .scales import MEETING, Moved, Part, Scale, Value, is_one, long_axes, positives, softmax_over, unsigned
 from .simplify import Ordered, renewed
 
 _MOST = 4               # parts of a value
@@ -120,12 +120,15 @@ class Rewriting:
         e = self.here
         (x,), axes, shape = e.inputs, scale.axes, e.shape
         places = long_axes(shape, [a for a in range(len(shape)) if a not in axes])
+        steps = softmax_over(axes, shape) if axes else []
         if scale.falls:
             twin = self.ones(shape)
         elif not axes:
             twin = scale.twin = self.make("sigmoid", (x,), shape)
-        elif len(axes) == 1 and not scale.one_sided:
-            twin = self.make("softmax", (x,), shape, axes)
+        elif steps and not scale.one_sided:
+            twin = x
+            for op, attrs, to in steps:
+                twin = self.make(op, (twin,), to, attrs)
         else:
             twin = self.make("exp", (self.make("subtract", (x, self.shift(scale)), shape),), shape)
         return Value(scale, places, (Part(1, twin, e, divides=not axes),))

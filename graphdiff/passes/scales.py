@@ -1,6 +1,7 @@
 """What exponentials can be scaled by, exp(m), and the values that are made of them, each term with a power of exp(m) of its own: a `Part`."""
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -228,3 +229,88 @@ def turned_sigmoids(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
         kept.append(here)
         new[id(node)] = here
     return kept, [new[id(o)] for o in outputs]
+
+
+def _as_softmax(node: Node) -> tuple[Node, tuple[int, ...]] | None:
+    """e = exp(x) and the axes of the sum, of what is e / sum(e)."""
+    if node.op.name == "divide":
+        e, below = node.inputs
+    elif node.op.name == "multiply":
+        e, inverse = node.inputs if node.inputs[0].op.name == "exp" else node.inputs[::-1]
+        if inverse.op.name == "broadcast_to":
+            inverse = inverse.inputs[0]
+        if inverse.op.name != "reciprocal" and not (inverse.op.name == "divide" and is_one(inverse.inputs[0])):
+            return None
+        below = inverse.inputs[-1]
+    else:
+        return None
+    if e.op.name != "exp" or e.shape != node.shape:
+        return None
+    if below.op.name == "broadcast_to":
+        below = below.inputs[0]
+    total = below.inputs[0] if below.op.name == "reshape" else below
+    if total.op.name != "sum" or total.inputs[0] is not e:
+        return None
+    axes = total._attrs[0]
+    kept = tuple([1 if a in axes else n for a, n in enumerate(e.shape)])
+    return (e, axes) if (1,) * (len(kept) - len(below.shape)) + below.shape == kept else None
+
+
+Steps = list[tuple[str, tuple[Any, ...], tuple[int, ...]]]
+
+
+def softmax_over(axes: tuple[int, ...], shape: tuple[int, ...]) -> Steps:
+    """The ops that make a softmax: op, attributes, shape of each. None if the axes are not side by side."""
+    if len(axes) == 1:
+        return [("softmax", axes, shape)]
+    if axes != tuple(range(axes[0], axes[-1] + 1)):
+        return []
+    flat = (*shape[:axes[0]], math.prod([shape[a] for a in axes]), *shape[axes[-1] + 1:])
+    return [("reshape", (flat,), flat), ("softmax", axes[:1], flat), ("reshape", (shape,), shape)]
+
+
+def made_softmaxes(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
+    """e / sum(e) as a softmax, e / (1 + e) as a sigmoid, where e = exp(x) can be scaled in more ways than one, and softmaxes over axes side by side.
+
+    In the gradient of a product of two of them the e of one would cancel with the divisor of the other, and leave a divisor that nothing cancels
+    with. Over several axes the logarithm would be that of what may be 0.
+    """
+    kinds: dict[int, int] = {}
+    several = False
+    for key, by_id in scales(order).items():
+        several = several or (len(key) > 1 and not isinstance(key[0], str))
+        for e in by_id:
+            kinds[e] = kinds.get(e, 0) + 1
+    if not several and all(n < 2 for n in kinds.values()):
+        return list(order), list(outputs)
+    new: dict[int, Node] = {}
+    kept: list[Node] = []
+    before = -1.0
+    for node in order:
+        here = renewed(node, new)
+        found = _softmax_steps(node, kinds)
+        if found is not None:
+            here, steps = new[id(found[0])], found[1]
+            for k, (op, attrs, shape) in enumerate(steps, 1):
+                here = new_node(lookup(op), (here,), attrs, shape, node.dtype, node._site, node.origin, node.name if k == len(steps) else None, node.scope,
+                                before + (node.serial - before) * k / len(steps))
+                kept.append(here)
+        else:
+            kept.append(here)
+        before = node.serial
+        new[id(node)] = here
+    return kept, [new[id(o)] for o in outputs]
+
+
+def _softmax_steps(node: Node, kinds: dict[int, int]) -> tuple[Node, Steps] | None:
+    """What takes the place of a node: where it begins, and the ops, each of the one before."""
+    softmax = _as_softmax(node)
+    if softmax is not None:
+        e, axes = softmax
+        steps = softmax_over(axes, node.shape)
+        return (e.inputs[0], steps) if steps and (len(axes) > 1 or kinds.get(id(e), 0) > 1) else None
+    if node.op.name == "divide" and kinds.get(id(node.inputs[0]), 0) > 1:
+        sigmoid = _as_sigmoid(node)
+        if sigmoid is not None and not sigmoid[1]:
+            return sigmoid[0], [("sigmoid", (), node.shape)]
+    return None
