@@ -60,17 +60,7 @@ class _Group:
 
 def _is_flat(v: View) -> bool:
     """One run of elements, or one element for all."""
-    return v.contiguous or not any(s for s, n in zip(v.strides, v.shape, strict=True) if n != 1)
-
-
-def _layout(v: View) -> tuple[Any, ...]:
-    """Equal for views that give the same elements: size-1 axes do not count, nor the shape of a flat view."""
-    if v.contiguous:
-        return v.buffer, v.offset, v.dtype, True
-    strides = tuple([s for s, n in zip(v.strides, v.shape, strict=True) if n != 1])
-    if not any(strides):
-        return v.buffer, v.offset, v.dtype, False
-    return v.buffer, v.offset, v.dtype, v.shape, strides
+    return len(v.layout) == 4
 
 
 def _shaped(v: View, shape: tuple[int, ...]) -> View:
@@ -127,9 +117,9 @@ def _side_by_side(members: Sequence[Any]) -> Sequence[Any]:
     for i, (op, _, ins, _, _) in enumerate(members):
         other = TWO.get(op)
         if other is not None:
-            first = waiting.pop((other, _layout(ins[0])), None)
+            first = waiting.pop((other, ins[0].layout), None)
             if first is None:
-                waiting[op, _layout(ins[0])] = i
+                waiting[op, ins[0].layout] = i
             else:
                 partner[first] = i
     if not partner:
@@ -228,7 +218,7 @@ class _Fuser:
                     self._merge(target, g)
                     touched.remove(g)
             return target if self._joins(instr, target) else None
-        keys = {_layout(v) for v in ins if v.contiguous}
+        keys = {v.layout for v in ins if v.contiguous}
         nbytes = n * max(v.dtype.itemsize for v in (out, *ins))
         for g in self.open:
             if g.n != n or g in touched or not (nbytes <= LITTLE or any(k in g.inputs for k in keys)):
@@ -281,7 +271,7 @@ class _Fuser:
             owner = self.owner.get(v.buffer)
             if owner is not None and owner[0] is g:
                 return False                     # needs what runs after the group
-            key = _layout(v)
+            key = v.layout
             if key not in g.inputs and key not in seen:
                 seen.add(key)
                 new += 1
@@ -301,7 +291,7 @@ class _Fuser:
             if v.buffer in g.values:
                 self._used(g, v.buffer)
                 continue
-            g.inputs.setdefault(_layout(v), v)
+            g.inputs.setdefault(v.layout, v)
             flat &= _is_flat(v)
         if not flat:
             g.shape = out.shape
@@ -397,7 +387,7 @@ class _Fuser:
                 continue
             if b in self.fixed or self.uses[b] != 1 or g.pending.get(b) != 1:
                 continue
-            arrays = {_layout(v): v for v in ins if any(t for t, n in zip(v.strides, v.shape, strict=True) if n != 1)}
+            arrays = {v.layout: v for v in ins if any(t for t, n in zip(v.strides, v.shape, strict=True) if n != 1)}
             if len(arrays) != 1 or any(v.dtype.itemsize > out.dtype.itemsize or not v.contiguous for v in arrays.values()):
                 continue
             if any(v.buffer in g.values or (v.buffer >= 0 and self.writes[v.buffer] > 1) for v in ins):
@@ -411,7 +401,7 @@ class _Fuser:
         g.followers[:0] = late
         for _, (out,), _, _, _ in late:
             del g.values[out.buffer]
-        read = {_layout(v) for _, _, ins, _, _ in g.members for v in ins if v.buffer not in g.values}
+        read = {v.layout for _, _, ins, _, _ in g.members for v in ins if v.buffer not in g.values}
         g.inputs = {key: v for key, v in g.inputs.items() if key in read}
 
     def _readers(self) -> dict[int, Any]:
@@ -441,7 +431,7 @@ class _Fuser:
         lines = []
         for i, (op, (out,), ins, _, _) in enumerate(members):
             size = out.dtype.itemsize
-            operands = [number[v.buffer if v.buffer in g.values else _layout(v)] for v in ins]
+            operands = [number[v.buffer if v.buffer in g.values else v.layout] for v in ins]
             dying = {v.buffer: v for v in ins if v.buffer in g.values and last[v.buffer] == i and number[v.buffer] >= first}
             early = [number[b] for b, v in dying.items() if v.dtype.itemsize == size]
             late = [number[b] for b, v in dying.items() if v.dtype.itemsize != size]

@@ -50,9 +50,10 @@ FEW_LINES = 64                               # RED_SPLIT of csrc/kernels/reduce_
 
 
 class View:
-    """A strided view of a buffer; never changed once made (index caches its row in the packed table)."""
+    """A strided view of a buffer; never changed once made (index caches its row in the packed table; what fusion asks for again and again is
+    cached too)."""
 
-    __slots__ = ("buffer", "dtype", "index", "offset", "shape", "strides")
+    __slots__ = ("_contiguous", "_layout", "buffer", "dtype", "index", "offset", "shape", "strides")
 
     def __init__(self, buffer: int, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> None:
         self.buffer = buffer
@@ -61,6 +62,8 @@ class View:
         self.strides = strides
         self.dtype = dtype
         self.index = -1
+        self._contiguous: bool | None = None
+        self._layout: tuple[Any, ...] | None = None
 
     def __repr__(self) -> str:
         where = f"b{self.buffer}" if self.buffer >= 0 else f"base{-1 - self.buffer}"
@@ -69,12 +72,29 @@ class View:
     @property
     def contiguous(self) -> bool:
         """Elements lie side by side in C order."""
-        step = 1
-        for n, s in zip(reversed(self.shape), reversed(self.strides), strict=True):
-            if n != 1 and s != step and 0 not in self.shape:
-                return False
-            step *= n
-        return True
+        found = self._contiguous
+        if found is None:
+            step, found = 1, True
+            for n, s in zip(reversed(self.shape), reversed(self.strides), strict=True):
+                if n != 1 and s != step and 0 not in self.shape:
+                    found = False
+                    break
+                step *= n
+            self._contiguous = found
+        return found
+
+    @property
+    def layout(self) -> tuple[Any, ...]:
+        """Equal for views that give the same elements: size-1 axes do not count, nor the shape of a flat view."""
+        found = self._layout
+        if found is None:
+            if self.contiguous:
+                found = self.buffer, self.offset, self.dtype, True
+            else:
+                strides = tuple([s for s, n in zip(self.strides, self.shape, strict=True) if n != 1])
+                found = (self.buffer, self.offset, self.dtype, self.shape, strides) if any(strides) else (self.buffer, self.offset, self.dtype, False)
+            self._layout = found
+        return found
 
     @property
     def scattered(self) -> bool:
