@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,10 +57,37 @@ def jacobian(y: Any, x: Any, mode: str = "auto") -> Any:
             fact = f"mode {mode!r} takes one sweep an element of {'y' if reverse else 'x'}, {format_shape(swept.shape)}, whose size must be known"
         raise ShapeError(f"{fact}\nhint: declare the sizes as numbers; gd.vjp, gd.jvp and gd.hvp give products for named sizes")
     if reverse:
-        rows = [grad(y, x, cotangent=make_constant(e), unconnected="zero") for e in _units(y)]
+        rows = [grad(part, x, cotangent=make_constant(e), unconnected="zero") for part, e in _elements(y, x)]
         return reshape_to(stack(rows), y.shape + x.shape)
     columns = [jvp(y, x, make_constant(e)) for e in _units(x)]
     return cast(reshape_to(stack([reshape_to(c, (nelements(y.shape),)) for c in columns], axis=1), y.shape + x.shape), x.dtype)
+
+
+def _elements(y: Node, x: Node) -> Iterator[tuple[Node, Any]]:
+    """For every element of y a node and the unit array that picks it: of what y is put together of the part that has it, if that is not x's.
+
+    The others would be swept with a cotangent of zeros: n sweeps over n parts for a system written equation by equation.
+    """
+    units: dict[tuple[int, ...], list[Any]] = {}
+    for k in range(y.size):
+        node, at = y, np.unravel_index(k, y.shape)
+        while node is not x and node.dtype.kind == "f" and not any(has_dims(part.shape) for part in node.inputs):
+            if node.op.name == "concatenate":
+                axis = node._attrs[0]
+                part = 0
+                while at[axis] >= node.inputs[part].shape[axis]:
+                    at = (*at[:axis], at[axis] - node.inputs[part].shape[axis], *at[axis + 1:])
+                    part += 1
+                node = node.inputs[part]
+            elif node.op.name == "reshape":
+                at = np.unravel_index(np.ravel_multi_index(at, node.shape), node.inputs[0].shape)
+                node = node.inputs[0]
+            else:
+                break
+        of_shape = units.get(node.shape)
+        if of_shape is None:
+            of_shape = units[node.shape] = _units(node)
+        yield node, of_shape[int(np.ravel_multi_index(at, node.shape)) if at else 0]
 
 
 def _units(node: Node) -> list[Any]:
