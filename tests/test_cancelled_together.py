@@ -277,3 +277,28 @@ def test_a_softmax_and_a_sigmoid_of_the_same_scores(dtype):
             return c * p(x, e) * (e / (1 + e)) + gd.sum(c * L(e / (1 + e)))
         compare(written, lambda x, good=good: c.astype("float64") * good(x).p * gd.sigmoid(x) + gd.sum(c.astype("float64") * gd.log_sigmoid(x)), dtype,
                 drawn(dtype, 120.0 if dtype == "float32" else 1400.0, 1), second=False)
+
+
+BEFORE = {
+    "[:, 0]": lambda p: p[:, 0], "reshape": lambda p: p.reshape(-1), "T": lambda p: p.T, "[::-1, 1:]": lambda p: p[::-1, 1:],
+    "broadcast": lambda p: gd.broadcast_to(p, (2, 3, 3)), "take": lambda p: gd.take(p, np.array([0, 0, 2]), axis=1),
+    "[rows, labels]": lambda p: p[np.arange(3), LABELS], "as it is": lambda p: p, "T[0]": lambda p: p.T[0],
+}
+
+
+@pytest.mark.parametrize(("dtype", "scale"), SPREADS)
+@pytest.mark.parametrize("pick", BEFORE)
+@pytest.mark.parametrize("kind", ["sigmoid", "1 / (1 + exp -z)", "exp z / (1 + exp z)"])
+def test_the_rest_to_one_of_what_was_picked(kind, pick, dtype, scale):
+    """The output of a net, (batch, 1), is reshaped before somebody writes the binary cross entropy."""
+    p, pick = KINDS[kind][0], BEFORE[pick]
+    c = 0.7
+
+    def written(z, y):
+        a, b = pick(p(z)), pick(p(-y))
+        return gd.sum(c * L(1 - a)) + gd.sum(gd.log1p(-b)) - gd.sum((1 - c) * L(a) + c * L(1 - a))
+
+    def good(z, y):
+        a, b = pick(gd.log_sigmoid(-z)), pick(gd.log_sigmoid(y))
+        return gd.sum(c * a) + gd.sum(b) - gd.sum((1 - c) * pick(gd.log_sigmoid(z)) + c * a)
+    compare(written, good, dtype, drawn(dtype, scale), second=False)

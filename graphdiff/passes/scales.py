@@ -197,16 +197,32 @@ def _as_sigmoid(node: Node) -> tuple[Node, bool] | None:
     return None
 
 
+def _rest_of(x: Node) -> tuple[list[Node], tuple[Node, bool]] | None:
+    """Of p, of which it is 1 - p that is wanted: how elements of a sigmoid were picked, the last first, and what the sigmoid is of."""
+    picks: list[Node] = []
+    while x.op.name in VIEWS or x.op.name in GATHERS:
+        picks.append(x)
+        x = x.inputs[0]
+    of = _as_sigmoid(x)
+    return None if of is None else (picks, of)
+
+
 def turned_sigmoids(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
-    """1 - sigmoid(x) that divides, or of which the logarithm is taken, as sigmoid(-x), which does not lose its digits."""
-    turned: dict[int, tuple[Node, bool]] = {}
+    """1 - sigmoid(x) that divides, or of which the logarithm is taken, as sigmoid(-x), which does not lose its digits; also of elements that were
+    picked before."""
+    turned: dict[int, tuple[list[Node], tuple[Node, bool]]] = {}
     for node in order:
-        if node.op.name in _DIVIDING and node.dtype.kind == "f":
-            x = node.inputs[-1]
-            if x.op.name == "subtract" and is_one(x.inputs[0]) and x.shape == x.inputs[1].shape:
-                of = _as_sigmoid(x.inputs[1])
-                if of is not None:
-                    turned[id(x)] = of
+        if node.dtype.kind != "f":
+            continue
+        x = node.inputs[-1] if node.inputs else node
+        if node.op.name in _DIVIDING and x.op.name == "subtract" and is_one(x.inputs[0]) and x.shape == x.inputs[1].shape:
+            found = _rest_of(x.inputs[1])
+        elif node.op.name == "log1p" and x.op.name == "negative":
+            x, found = node, _rest_of(x.inputs[0])
+        else:
+            continue
+        if found is not None:
+            turned[id(x)] = found
     if not turned:
         return list(order), list(outputs)
     new: dict[int, Node] = {}
@@ -214,19 +230,25 @@ def turned_sigmoids(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
     before = -1.0
     for node in order:
         here = renewed(node, new)
-        of = turned.get(id(node))
-        if of is not None:
-            x = new[id(of[0])]
-            if of[1]:                   # 1 - sigmoid(-x) is sigmoid(x)
-                minus = x
-            elif x.op.name == "negative":
-                minus = x.inputs[0]
-            else:
-                minus = new_node(lookup("negative"), (x,), (), x.shape, x.dtype, node._site, node.origin, None, node.scope, (before + node.serial) / 2)
-                kept.append(minus)
-            here = new_node(lookup("sigmoid"), (minus,), (), node.shape, node.dtype, node._site, node.origin, node.name, node.scope, node.serial)
+        rest = turned.get(id(node))
+        if rest is not None:
+            picks, (x, minus) = rest
+            here = new[id(x)]
+            steps: list[tuple[str, tuple[Node, ...], tuple[Any, ...], tuple[int, ...]]] = [("sigmoid", (), (), x.shape)]
+            if here.op.name == "negative" and not minus:
+                here = here.inputs[0]
+            elif not minus:                                     # 1 - sigmoid(-x) is sigmoid(x)
+                steps.insert(0, ("negative", (), (), x.shape))
+            steps += [(p.op.name, tuple([new[id(y)] for y in p.inputs[1:]]), p._attrs, p.shape) for p in reversed(picks)]
+            if node.op.name == "log1p":
+                steps.append(("log", (), (), node.shape))
+            for k, (op, others, attrs, shape) in enumerate(steps, 1):
+                here = new_node(lookup(op), (here, *others), attrs, shape, node.dtype, node._site, node.origin, node.name if k == len(steps) else None,
+                                node.scope, before + (node.serial - before) * k / len(steps))
+                kept.append(here)
+        else:
+            kept.append(here)
         before = node.serial
-        kept.append(here)
         new[id(node)] = here
     return kept, [new[id(o)] for o in outputs]
 
