@@ -302,3 +302,25 @@ def test_the_rest_to_one_of_what_was_picked(kind, pick, dtype, scale):
         a, b = pick(gd.log_sigmoid(-z)), pick(gd.log_sigmoid(y))
         return gd.sum(c * a) + gd.sum(b) - gd.sum((1 - c) * pick(gd.log_sigmoid(z)) + c * a)
     compare(written, good, dtype, drawn(dtype, scale), second=False)
+
+
+CASTS = {
+    "log of a cast": lambda p, c: c * L(p), "relative entropy": lambda p, c: c * L(c / p), "p log p": lambda p, c: p * L(p),
+    "1 - p": lambda p, c: c * L(1 - p), "log1p": lambda p, c: c * gd.log1p(-p), "picked": lambda p, c: c[:, 0] * L(p[np.arange(3), LABELS]),
+    "a quotient": lambda p, c: c / p * gd.stop_gradient(p), "xlogy": lambda p, c: gd.xlogy(c, p),
+}
+
+
+@pytest.mark.parametrize(("kind", "term"), [(k, t) for k in KINDS for t in CASTS if "softmax" not in k or t not in ("1 - p", "log1p")])
+def test_targets_of_another_dtype(kind, term):
+    """NumPy's float64 targets make the probabilities of float32 logits float64 before the logarithm."""
+    (a,) = drawn("float32", 6.0 if term == "a quotient" else 60.0, 1)
+    c = np.linspace(0.2, 1, 9).reshape(3, 3)
+    z, w = gd.input("z", (3, 3), "float32"), gd.input("w", (3, 3))
+    v, exact = [gd.sum(CASTS[term](p, c)) for p in (KINDS[kind][0](z).astype("float64"), KINDS[kind][0](w))]
+    got = gd.function([z], [v, gd.grad(v, z), gd.jvp(v, z, gd.constant(c.astype("float32")))])(a)
+    want = gd.function([w], [exact, gd.grad(exact, w), gd.jvp(exact, w, gd.constant(c.astype("float32").astype("float64")))])(a.astype("float64"))
+    assert [x.dtype for x in got][:2] == ["float64", "float32"]
+    for x, y in zip(got, want, strict=True):
+        np.testing.assert_allclose(x, y, rtol=2e-5, atol=2e-5 * max(1, np.abs(y).max()))
+        checked(x.size)

@@ -62,8 +62,9 @@ def made_inside(instrs: Sequence[Any], commit: int, buffers: Sequence[int], fixe
         for v in outs:
             writes.setdefault(v.buffer, []).append((i, v))
     apart: dict[int, bool] = {}
+    kept: dict[int, bool] = {}                           # of those that move: does nobody write to their place later
     done: set[int] = set()                               # copies to where the elements are
-    moved: dict[int, tuple[int, int]] = {}               # buffer -> the one it moves into, and where
+    moved: dict[int, tuple[int, int]] = {}               # buffer -> the outermost one it moves into, and where
     for i in reversed(copies):                           # the outer array first: its parts may have parts
         to, v = instrs[i][1][0], instrs[i][2][0]
         b, nbytes = v.buffer, count(v.shape) * v.dtype.itemsize
@@ -71,24 +72,24 @@ def made_inside(instrs: Sequence[Any], commit: int, buffers: Sequence[int], fixe
         if not (whole and b != to.buffer and b not in fixed and b not in moved and b in writes and to.contiguous and to.shape == v.shape
                 and to.dtype is v.dtype and buffers[to.buffer] > nbytes):
             continue
-        others = writes[to.buffer]
+        if not writes[b][-1][0] < i <= first_read.get(to.buffer, i):
+            continue
+        others, part = writes[to.buffer], (to.offset, to.offset + nbytes)
         if to.buffer not in apart:
             apart[to.buffer] = _are_apart(others)
-        alone = apart[to.buffer] or (len(others) <= FEW and _is_alone(i, (to.offset, to.offset + nbytes), others, i if last_read[b] == i else len(instrs)))
-        if alone and writes[b][-1][0] < i <= first_read.get(to.buffer, i):
-            moved[b] = to.buffer, to.offset
+        stays = apart[to.buffer] or (len(others) <= FEW and _is_alone(i, part, others, len(instrs)))
+        stays = stays and kept.get(to.buffer, True)
+        if stays or (last_read[b] == i and len(others) <= FEW and _is_alone(i, part, others, i)):
+            kept[b] = stays
+            outer, offset = moved.get(to.buffer, (to.buffer, 0))
+            moved[b] = outer, offset + to.offset
             done.add(i)
     if not moved:
         return list(instrs)
 
     def there(v: View) -> View:
-        b, offset = v.buffer, v.offset
-        if b not in moved:
-            return v
-        while b in moved:
-            b, more = moved[b]
-            offset += more
-        return View(b, offset, v.shape, v.strides, v.dtype)
+        place = moved.get(v.buffer)
+        return v if place is None else View(place[0], place[1] + v.offset, v.shape, v.strides, v.dtype)
 
     result = []
     for i, (op, outs, ins, attrs, node) in enumerate(instrs):

@@ -27,6 +27,7 @@ from .rewriting import Rewriting
 from .scales import Moved, Part, Scale, Value, is_one, is_zero, long_axes, made_softmaxes, scales, turned_sigmoids
 from .simplify import VIEWS, Ordered, merge
 
+_KEEPING = VIEWS | {"cast"}      # a 1 stays 1
 _ROUNDS = 8             # of one kind of scales: two for most, one more for each that all others are multiplied with; a walk each
 
 
@@ -93,8 +94,9 @@ def each(r: Rewriting, v: Value, divides: bool = True, places: Any = None) -> Va
     """A linear op of one operand, of every part."""
     op, attrs, shape = r.node.op.name, r.node._attrs, r.node.shape
     alone = len(v.parts) == 1
-    parts = [Part(p.power, r.ones(shape) if op in VIEWS and is_one(p.twin) else r.make(op, (p.twin,), shape, attrs),
-                  r.here if alone else r.make(op, (p.written,), shape, attrs), divides and p.divides, p.crossed) for p in v.parts]
+    dtype = r.node.dtype
+    parts = [Part(p.power, r.ones(shape) if op in _KEEPING and is_one(p.twin) else r.make(op, (p.twin,), shape, attrs, dtype),
+                  r.here if alone else r.make(op, (p.written,), shape, attrs, dtype), divides and p.divides, p.crossed) for p in v.parts]
     return Value(v.scale, v.places if places is None else places, tuple(parts))
 
 
@@ -207,7 +209,7 @@ def _logarithm(r: Rewriting, a: Value, node: Node, op: str) -> Node | None:
     by, shape = divisor(r, a, node), r.node.shape
     if by is None or not by.power:
         return None
-    m = r.along(r.shift(a.scale), a.places, len(shape))
+    m = r.recast(r.along(r.shift(a.scale), a.places, len(shape)))
     factor = by.power * _BASES[op]
     value = m if factor == 1 else r.make("multiply", (m, r.number(factor)), m.shape)
     if not is_one(by.twin) or value.shape != shape:
@@ -321,5 +323,5 @@ RULES: dict[str, Callable[..., Value | None]] = {
     "multiply": product, "zmul": product, "zmul_either": product, "divide": quotient, "reciprocal": inverse, "square": square, "negative": negative,
     "add": add, "subtract": add, "sum": total, "broadcast_to": repeated, "transpose": turned, "reshape": reshaped, "log": log, "log2": log,
     "log10": log, "xlogy": xlogy, "gather": picked, "gather_along": picked, "slice": picked, "scatter_add": scattered, "scatter_along": scattered,
-    "place": placed, "where": where,
+    "place": placed, "where": where, "cast": repeated,
 }

@@ -104,14 +104,21 @@ class Rewriting:
 
     def make(self, op: str, inputs: tuple[Node, ...], shape: tuple[int, ...], attrs: tuple[Any, ...] = (), dtype: Any = None) -> Node:
         n = self.node
-        made = new_node(lookup(op), inputs, attrs, shape, dtype or n.dtype, n._site, n.origin, None, n.scope, n.serial)
+        if dtype is None:               # that of its operands: a scale's nodes may be made for one of another dtype
+            dtype = next((x.dtype for x in inputs if x.dtype.kind == "f"), n.dtype)
+        made = new_node(lookup(op), inputs, attrs, shape, dtype, n._site, n.origin, None, n.scope, n.serial)
         self.kept.append(made)
         return made
 
-    def number(self, value: float) -> Node:
-        array = np.array(value, self.node.dtype)
+    def number(self, value: float, like: Node | None = None) -> Node:
+        array = np.array(value, (self.node if like is None else like).dtype)
         array.flags.writeable = False
-        return self.make("constant", (), (), (array,))
+        return self.make("constant", (), (), (array,), array.dtype)
+
+    def recast(self, x: Node) -> Node:
+        """x in the node's dtype."""
+        dtype = self.node.dtype
+        return x if x.dtype is dtype else self.make("cast", (x,), x.shape, (dtype,), dtype)
 
     def ones(self, shape: tuple[int, ...]) -> Node:
         return self.make("broadcast_to", (self.number(1.0),), shape, (shape,)) if shape else self.number(1.0)
@@ -127,8 +134,8 @@ class Rewriting:
             twin = scale.twin = self.make("sigmoid", (x,), shape)
         elif steps and not scale.one_sided:
             twin = x
-            for op, attrs, to in steps:
-                twin = self.make(op, (twin,), to, attrs)
+            for step in steps:
+                twin = self.make(step.op, (twin,), step.shape, step.attrs)
         else:
             twin = self.make("exp", (self.make("subtract", (x, self.shift(scale)), shape),), shape)
         return Value(scale, places, (Part(1, twin, e, divides=not axes),))
@@ -158,7 +165,7 @@ class Rewriting:
         others = [self.new[id(x)] for x in moved.others]
         if moved.op == "where":                     # where the scale's value is not taken, m is 0
             cond, first = others[0], moved.attrs[0]
-            zero = self.number(0.0)
+            zero = self.number(0.0, m)
             return self.make("where", (cond, m, zero) if first else (cond, zero, m), moved.after)
         return self.make(moved.op, (m, *others), moved.after, moved.attrs)
 
@@ -176,7 +183,7 @@ class Rewriting:
             elif not scale.one_sided:
                 scale.shift = self.make("logsumexp", (x,), kept, (axes, True))
             else:
-                scale.shift = self.make("maximum", (self.make("max", (x,), kept, (axes, True)), self.number(0.0)), kept)
+                scale.shift = self.make("maximum", (self.make("max", (x,), kept, (axes, True)), self.number(0.0, x)), kept)
         return scale.shift
 
     def along(self, m: Node, places: tuple[int, ...], ndim: int) -> Node:
@@ -199,7 +206,7 @@ class Rewriting:
         factor = scale.powers.get(power)
         if factor is None:
             factor = scale.powers[power] = self.power_of(scale, power)
-        return self.make("zmul" if v.silent else "multiply", (twin, self.along(factor, v.places, len(shape))), shape)
+        return self.make("zmul" if v.silent else "multiply", (twin, self.recast(self.along(factor, v.places, len(shape)))), shape)
 
     def power_of(self, scale: Scale, power: int) -> Node:
         """exp(power m). Of 1 + exp(x) the inverse is sigmoid(-x), which keeps its digits, and is a scale itself if it is divided by."""
@@ -211,7 +218,7 @@ class Rewriting:
             e = self.new[id(scale.e)]
             return e if power == 1 else self.make("square", (e,), e.shape)
         m = self.shift(scale)
-        return self.make("exp", (self.make("multiply", (m, self.number(power)), m.shape),), m.shape)
+        return self.make("exp", (self.make("multiply", (m, self.number(power, m)), m.shape),), m.shape)
 
     @property
     def lost(self) -> list[int]:

@@ -96,8 +96,8 @@ def unsigned(x: Node) -> int:
 
 
 _DIVIDING = frozenset(("divide", "reciprocal", "log", "log2", "log10", "xlogy"))
-_PASSED = VIEWS | GATHERS | frozenset(("concatenate", "divide", "multiply", "reciprocal", "square", "where", "zmul", "zmul_either"))
-_FACTORS = VIEWS | GATHERS | frozenset(("add", "concatenate", "divide", "multiply", "reciprocal", "square", "sum", "where"))
+_PASSED = VIEWS | GATHERS | frozenset(("cast", "concatenate", "divide", "multiply", "reciprocal", "square", "where", "zmul", "zmul_either"))
+_FACTORS = VIEWS | GATHERS | frozenset(("add", "cast", "concatenate", "divide", "multiply", "reciprocal", "square", "sum", "where"))
 MEETING = frozenset(("divide", "multiply", "zmul", "zmul_either"))
 _MADE = _PASSED | frozenset(("add", "negative", "subtract", "sum"))
 _POSITIVE = frozenset(("exp", "exp2", "sigmoid", "softmax", "softplus"))
@@ -197,10 +197,30 @@ def _as_sigmoid(node: Node) -> tuple[Node, bool] | None:
     return None
 
 
+class Step(NamedTuple):
+    """An op of the node before it, beside others."""
+
+    op: str
+    attrs: tuple[Any, ...]
+    shape: tuple[int, ...]
+    dtype: Any = None               # None: that of the node before it
+    others: tuple[Node, ...] = ()
+
+
+def _in_a_row(start: Node, steps: Sequence[Step], node: Node, before: float, kept: list[Node]) -> Node:
+    """What steps make of a node in the place of another one, behind serial `before`."""
+    here = start
+    for k, step in enumerate(steps, 1):
+        here = new_node(lookup(step.op), (here, *step.others), step.attrs, step.shape, step.dtype or here.dtype, node._site, node.origin,
+                        node.name if k == len(steps) else None, node.scope, before + (node.serial - before) * k / len(steps))
+        kept.append(here)
+    return here
+
+
 def _rest_of(x: Node) -> tuple[list[Node], tuple[Node, bool]] | None:
     """Of p, of which it is 1 - p that is wanted: how elements of a sigmoid were picked, the last first, and what the sigmoid is of."""
     picks: list[Node] = []
-    while x.op.name in VIEWS or x.op.name in GATHERS:
+    while x.op.name in VIEWS or x.op.name in GATHERS or (x.op.name == "cast" and x.inputs[0].dtype.kind == "f"):
         picks.append(x)
         x = x.inputs[0]
     of = _as_sigmoid(x)
@@ -234,18 +254,15 @@ def turned_sigmoids(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
         if rest is not None:
             picks, (x, minus) = rest
             here = new[id(x)]
-            steps: list[tuple[str, tuple[Node, ...], tuple[Any, ...], tuple[int, ...]]] = [("sigmoid", (), (), x.shape)]
+            steps = [Step("sigmoid", (), x.shape)]
             if here.op.name == "negative" and not minus:
                 here = here.inputs[0]
             elif not minus:                                     # 1 - sigmoid(-x) is sigmoid(x)
-                steps.insert(0, ("negative", (), (), x.shape))
-            steps += [(p.op.name, tuple([new[id(y)] for y in p.inputs[1:]]), p._attrs, p.shape) for p in reversed(picks)]
+                steps.insert(0, Step("negative", (), x.shape))
+            steps += [Step(p.op.name, p._attrs, p.shape, p.dtype, tuple([new[id(y)] for y in p.inputs[1:]])) for p in reversed(picks)]
             if node.op.name == "log1p":
-                steps.append(("log", (), (), node.shape))
-            for k, (op, others, attrs, shape) in enumerate(steps, 1):
-                here = new_node(lookup(op), (here, *others), attrs, shape, node.dtype, node._site, node.origin, node.name if k == len(steps) else None,
-                                node.scope, before + (node.serial - before) * k / len(steps))
-                kept.append(here)
+                steps.append(Step("log", (), node.shape))
+            here = _in_a_row(here, steps, node, before, kept)
         else:
             kept.append(here)
         before = node.serial
@@ -278,17 +295,14 @@ def _as_softmax(node: Node) -> tuple[Node, tuple[int, ...]] | None:
     return (e, axes) if (1,) * (len(kept) - len(below.shape)) + below.shape == kept else None
 
 
-Steps = list[tuple[str, tuple[Any, ...], tuple[int, ...]]]
-
-
-def softmax_over(axes: tuple[int, ...], shape: tuple[int, ...]) -> Steps:
-    """The ops that make a softmax: op, attributes, shape of each. None if the axes are not side by side."""
+def softmax_over(axes: tuple[int, ...], shape: tuple[int, ...]) -> list[Step]:
+    """The steps that make a softmax of x; none if the axes are not side by side."""
     if len(axes) == 1:
-        return [("softmax", axes, shape)]
+        return [Step("softmax", axes, shape)]
     if axes != tuple(range(axes[0], axes[-1] + 1)):
         return []
     flat = (*shape[:axes[0]], math.prod([shape[a] for a in axes]), *shape[axes[-1] + 1:])
-    return [("reshape", (flat,), flat), ("softmax", axes[:1], flat), ("reshape", (shape,), shape)]
+    return [Step("reshape", (flat,), flat), Step("softmax", axes[:1], flat), Step("reshape", (shape,), shape)]
 
 
 def made_softmaxes(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
@@ -312,11 +326,7 @@ def made_softmaxes(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
         here = renewed(node, new)
         found = _softmax_steps(node, kinds)
         if found is not None:
-            here, steps = new[id(found[0])], found[1]
-            for k, (op, attrs, shape) in enumerate(steps, 1):
-                here = new_node(lookup(op), (here,), attrs, shape, node.dtype, node._site, node.origin, node.name if k == len(steps) else None, node.scope,
-                                before + (node.serial - before) * k / len(steps))
-                kept.append(here)
+            here = _in_a_row(new[id(found[0])], found[1], node, before, kept)
         else:
             kept.append(here)
         before = node.serial
@@ -324,7 +334,7 @@ def made_softmaxes(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
     return kept, [new[id(o)] for o in outputs]
 
 
-def _softmax_steps(node: Node, kinds: dict[int, int]) -> tuple[Node, Steps] | None:
+def _softmax_steps(node: Node, kinds: dict[int, int]) -> tuple[Node, list[Step]] | None:
     """What takes the place of a node: where it begins, and the ops, each of the one before."""
     softmax = _as_softmax(node)
     if softmax is not None:
@@ -334,5 +344,5 @@ def _softmax_steps(node: Node, kinds: dict[int, int]) -> tuple[Node, Steps] | No
     if node.op.name == "divide" and kinds.get(id(node.inputs[0]), 0) > 1:
         sigmoid = _as_sigmoid(node)
         if sigmoid is not None and not sigmoid[1]:
-            return sigmoid[0], [("sigmoid", (), node.shape)]
+            return sigmoid[0], [Step("sigmoid", (), node.shape)]
     return None
