@@ -20,6 +20,7 @@ enum {
     GDI_CHAIN_SQUARE = GDI_LINK_SQUARE,
     GDI_CHAIN_STORE = GDI_LINK_STORE,
     GDI_CHAIN_SUBTRACT_FROM = GDI_LINK_SUBTRACT_FROM,
+    GDI_CHAIN_SUBTRACT_O = GDI_LINK_SUBTRACT + GDI_LINK_ONCE,
     GDI_CHAIN_SUBTRACT_S = GDI_LINK_SUBTRACT + GDI_LINK_SINGLE,
     GDI_CHAIN_SUM = GDI_LINK_SUM,
     GDI_CHAIN_ZMUL = GDI_LINK_ZMUL,
@@ -56,9 +57,12 @@ enum {
     GDI_CHAIN_(X, back_square, LOAD_S, MULTIPLY, ZMUL_BY_S, ADD, STORE, END, END, END) \
     GDI_CHAIN_(X, back_softmax, LOAD, ZMUL_EITHER_S, SUBTRACT_FROM, STORE, END, END, END, END) \
     GDI_CHAIN_(X, back_log_softmax, LOAD, ZMUL_EITHER_S, SUBTRACT_FROM, ZMUL_BY_S, STORE, END, END, END)
-/* Those of columns that GDI_ROWS_DEEP rows are added to at once (core/rows.h): sums of squares and of products down the columns. */
+/* Those of columns that GDI_ROWS_DEEP rows are added to at once (core/rows.h): sums of squares, of products, and of distances from
+ * a row and their squares down the columns. */
 #define GDI_DEEP_CHAINS(X) \
     GDI_CHAIN_(X, deep_square, LOAD, SQUARE, COLUMN_O, END, END, END, END, END) \
     GDI_CHAIN_(X, deep_product, LOAD, MULTIPLY, COLUMN_O, END, END, END, END, END) \
+    GDI_CHAIN_(X, deep_centred, LOAD, SUBTRACT_O, COLUMN_O, END, END, END, END, END) \
+    GDI_CHAIN_(X, deep_variance, LOAD, SUBTRACT_O, SQUARE, COLUMN_O, END, END, END, END) \
     GDI_CHAIN_(X, deep_gradient, LOAD, ZMUL, COLUMN_O, END, END, END, END, END)
 #endif
