@@ -8,8 +8,8 @@ they are long. Sums of columns (the gradients of scales and shifts) are taken on
 Rows may be any axes that include the last: those of a layer, or all but the channels of an image. Or others, along which the memory of all
 operands runs: of a matrix that is transposed, the columns.
 
-Sums of columns without sums of rows (sum(x * y, axis=0)) are such an instruction, too, where they save an array of products: it is
-multiplied again for whoever else reads it.
+Sums of columns without sums of rows (sum(x * y, axis=0)) are such an instruction, too, where they save an array of products or of what two
+operations make: it is made again for whoever else reads it. So are sums of rows by themselves, of a middling length (sums.py).
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..dtypes import FLOAT16
-from .sums import LINKS, WIDEST, WIDEST_ALONE, Domain, column_domain, is_still, row_domain, runs_along, saves_products
+from .sums import LINKS, WIDEST, WIDEST_ALONE, Domain, column_domain, is_middling, is_still, row_domain, runs_along, saves_products
 from .view import View, contiguous_strides, count, usage
 
 # The C core's limits (rows.h): operands, lines, registers of each kind.
@@ -396,7 +396,7 @@ class _Finder:
         self.uses, self.writes = usage(instrs, len(buffers))
         self.instrs = instrs[:commit]
         self.wanted: dict[int, Domain] = {}     # id of an instruction that a sum of rows needs, or of the sum
-        self.columns: dict[int, tuple[Domain, list[Any]]] = {}       # id of a sum of columns alone: what it sums up is made by these
+        self.columns: dict[int, tuple[Domain, list[Any]]] = {}       # id of a sum alone: what it sums up is made by these
         self._seeds()
 
     def fusable(self, instr: Any) -> bool:
@@ -442,7 +442,7 @@ class _Finder:
                     if k >= 0 and i - k < STALE and count(self.instrs[k][1][0].shape) == count(d.shape) and self.fusable(self.instrs[k]):
                         stack.append(k)
 
-        for i, d in columns:
+        for i, d in (*columns, *[(i, d) for i, d in sums if is_middling(d)]):
             j = makers.get(self.instrs[i][2][0].buffer, -1)
             if not 0 <= j < i < j + STALE or id(self.instrs[i]) in self.wanted or id(self.instrs[j]) in self.wanted:
                 continue
@@ -450,8 +450,8 @@ class _Finder:
             if chain and i < chain[0] + STALE and id(self.instrs[chain[0]]) not in self.wanted:
                 self.columns[id(self.instrs[i])] = d, [self.instrs[k] for k in chain]
 
-    def _column_sum(self, instr: Any, result: list[Any]) -> tuple[Any, Any] | None:
-        """A sum of columns and what makes its operand, which leaves the result or goes behind."""
+    def _lone_sum(self, instr: Any, result: list[Any]) -> tuple[Any, Any] | None:
+        """A sum of columns or of rows and what makes its operand, which leaves the result or goes behind."""
         domain, chain = self.columns[id(instr)]
         g = _Rows(domain, self, WIDEST_ALONE)
         product = chain[-1][1][0].buffer
@@ -498,7 +498,7 @@ class _Finder:
             domain = self.wanted.pop(id(work[0]), None)
             if domain is None:
                 instr = work.popleft()
-                columns = self._column_sum(instr, result) if id(instr) in self.columns else None
+                columns = self._lone_sum(instr, result) if id(instr) in self.columns else None
                 if columns is None:
                     result.append(instr)
                 else:

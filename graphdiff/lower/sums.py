@@ -16,6 +16,14 @@ SHORTEST, LONGEST, WIDEST, WIDEST_ALONE = 16, 1 << 20, 8192, 65536
 # squares of 256 x 256 float64: 9.7 us, of an array of squares 19; softmax along axis 0 with its gradient, which makes an array twice,
 # float32: of 1200 KB 0.96 of the time without, of 4 MB 1.12.)
 TALL, WIDE, WIDE_APART, LARGE, LARGE_TWICE = 64, 8, 128, 1 << 17, 1 << 21
+# A group with sums is done row by row, and a row takes about 40 ns whatever its length: many rows of fewer bytes are better
+# summed up by an instruction of their own, which does several at once. Of arrays larger than a cache, writing and reading
+# them once more weighs more.
+SHORT_ROW, SHORT_ROW_FAR, FAR, FEW_ROWS = 4096, 512, 4 << 20, 8
+# Of rows of so many bytes or more, an instruction of rows makes what it sums up itself (ONCE: where an operand is a row that is the same for
+# all, which is copied for each of a batch). (Sums of squares of 1000 x 64 float32: 9 us, of an array of squares 11.5; of 50000 x 100
+# float32 910 instead of 1880.)
+LEAST_ROW, LEAST_ROW_ONCE = 256, 400
 # Arrays of which two or three fit in the last cache, but not all of a large group: one operation after the other finds
 # its operands there, and a group that only shares one of them with what joins would push them out. Measured with 32 MiB.
 CROWD = 24 << 20
@@ -78,6 +86,13 @@ def column_domain(instr: Any) -> Domain | None:
     return d if WIDE <= n <= WIDEST_ALONE and rows >= TALL and rows * n * v.dtype.itemsize >= LARGE else None
 
 
+def is_middling(d: Domain) -> bool:
+    """Rows too short for a fused group (fuse.SHORT_ROW), and long enough for the lanes of several rows not to be what takes the time."""
+    row = count(d.sizes(d.axes)) * d.dtype.itemsize
+    far = count(d.shape) * d.dtype.itemsize >= FAR
+    return not d.turned and count(d.sizes(d.kept)) > FEW_ROWS and LEAST_ROW <= row < (SHORT_ROW_FAR if far else SHORT_ROW)
+
+
 def is_still(v: View) -> bool:
     return not any(s for s, n in zip(v.strides, v.shape, strict=True) if n != 1)
 
@@ -98,12 +113,20 @@ def _is_row(v: View, d: Domain) -> bool:
 
 def saves_products(instrs: Sequence[Any], j: int, i: int, d: Domain, readers: Mapping[int, Sequence[int]], makers: Mapping[int, int],
                    writes: Sequence[int], fixed: Collection[int], fusable: Callable[[Any], bool]) -> list[int]:
-    """What is better done in the sum of columns i than that it has an array: instruction j, which is done again in what else reads it,
-    or one before it, that only j reads, and j; or nothing."""
+    """What is better done in the sum i, of columns or of rows, than that it has an array: instruction j, which is done again in what else reads
+    it, or one before it, that only j reads, and j; or nothing."""
+    by_rows = set(instrs[i][4]._attrs[0]) == set(d.axes)
+    row_nbytes = count(d.sizes(d.axes)) * d.dtype.itemsize
+
+    def fits(v: View) -> bool:
+        """Of a sum of rows, an operand that is neither gathered nor filled."""
+        return v.contiguous or (_is_row(v, d) and row_nbytes >= LEAST_ROW_ONCE)
+
     def linked(n: int) -> bool:
         op, (out, *_), ins, _, _ = instrs[n]
         whole = [v for v in ins if not is_still(v)]
         return op in LINKS and out.buffer not in fixed and fusable(instrs[n]) and all(_is_along(v, d) for v in whole) \
+            and (not by_rows or all(fits(v) for v in ins)) \
             and all(v.dtype is d.dtype and (v.buffer < 0 or writes[v.buffer] == 1) for v in (*ins, out)) \
             and (count(d.sizes(d.axes)) >= WIDE_APART or all(v.contiguous or _is_row(v, d) for v in whole))
 
