@@ -411,7 +411,7 @@ def test_sums_of_rows_of_two_operations(rows, n, dtype):
     x, y, m, c = gd.input("x", shape, dtype), gd.input("y", shape, dtype), gd.input("m", (n,), dtype), gd.input("c", (rows, 1), dtype)
     a = draw([x, y, m, c])
     p, q, r, s = (v.astype("f8") for v in a)
-    row, large = n * x.dtype.itemsize, rows * n * x.dtype.itemsize >= 4 << 20
+    row, large = n * x.dtype.itemsize, rows * n * x.dtype.itemsize > 4 << 20
     middling = 256 <= row < (512 if large else 4096)
     for node, want, least in ((x * x, p * p, 256), (x * y, p * q, 256), (gd.square(x - y), (p - q) ** 2, 256), ((x + y) * y, (p + q) * q, 256),
                               (x * m, p * r, 400), (gd.square(x - m), (p - r) ** 2, 400), (gd.negative(x) / m, -p / r, 400)):
