@@ -381,8 +381,7 @@ def test_sums_of_columns_of_two_operations(rows, n, dtype):
     x, y, m, c = gd.input("x", (rows, n), dtype), gd.input("y", (rows, n), dtype), gd.input("m", (n,), dtype), gd.input("c", (rows, 1), dtype)
     a = draw([x, y, m, c])
     a[0][::7, ::3] *= 1e3
-    wide = [v.astype("f8") for v in a]
-    p, q, r, s = wide
+    p, q, r = (v.astype("f8") for v in a[:3])
     for node, want in ((gd.square(x - m), (p - r) ** 2), (x - m, p - r), (gd.square(x - y), (p - q) ** 2), (3.0 * x * y, 3 * p * q),
                        ((x - y) * x, (p - q) * p), ((x - m) * (-2.0), -2 * (p - r)), (gd.negative(x) + m, r - p), ((x - y) / m, (p - q) / r)):
         f = same_bits([x, y, m, c], [gd.sum(node, axis=0)], a)
@@ -410,7 +409,7 @@ def test_sums_of_rows_of_two_operations(rows, n, dtype):
     shape = (rows, n)
     x, y, m, c = gd.input("x", shape, dtype), gd.input("y", shape, dtype), gd.input("m", (n,), dtype), gd.input("c", (rows, 1), dtype)
     a = draw([x, y, m, c])
-    p, q, r, s = (v.astype("f8") for v in a)
+    p, q, r = (v.astype("f8") for v in a[:3])
     row, large = n * x.dtype.itemsize, rows * n * x.dtype.itemsize > 4 << 20
     middling = 256 <= row < (512 if large else 4096)
     for node, want, least in ((x * x, p * p, 256), (x * y, p * q, 256), (gd.square(x - y), (p - q) ** 2, 256), ((x + y) * y, (p + q) * q, 256),
