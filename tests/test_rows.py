@@ -404,14 +404,14 @@ def test_sums_of_columns_of_two_operations(rows, n, dtype):
 # Sums of rows by themselves: batches and a rest of them, tails after every 16 and 128 elements, rows in pieces of 4096 elements.
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("rows, n", [(9, 64), (17, 100), (33, 65), (100, 127), (16, 128), (301, 200), (40, 511), (31, 1000), (2000, 129), (20_000, 60),
-                                     (12_001, 100)])
+                                     (12_001, 100), (10_001, 64), (10_001, 128)])
 def test_sums_of_rows_of_two_operations(rows, n, dtype):
     shape = (rows, n)
     x, y, m, c = gd.input("x", shape, dtype), gd.input("y", shape, dtype), gd.input("m", (n,), dtype), gd.input("c", (rows, 1), dtype)
     a = draw([x, y, m, c])
     p, q, r = (v.astype("f8") for v in a[:3])
     row, large = n * x.dtype.itemsize, rows * n * x.dtype.itemsize > 4 << 20
-    middling = 256 <= row < (512 if large else 4096)
+    middling = 256 <= row < (513 if large else 4096)
     for node, want, least in ((x * x, p * p, 256), (x * y, p * q, 256), (gd.square(x - y), (p - q) ** 2, 256), ((x + y) * y, (p + q) * q, 256),
                               (x * m, p * r, 400), (gd.square(x - m), (p - r) ** 2, 400), (gd.negative(x) / m, -p / r, 400)):
         f = same_bits([x, y, m, c], [gd.sum(node, axis=1)], a)

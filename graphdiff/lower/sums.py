@@ -87,10 +87,10 @@ def column_domain(instr: Any) -> Domain | None:
 
 
 def is_middling(d: Domain) -> bool:
-    """Rows too short for a fused group (fuse.SHORT_ROW), and long enough for the lanes of several rows not to be what takes the time."""
+    """Rows too short for a fused group, or just long enough, and long enough for the lanes of several rows not to be what takes the time."""
     row = count(d.sizes(d.axes)) * d.dtype.itemsize
     far = count(d.shape) * d.dtype.itemsize > FAR
-    return not d.turned and count(d.sizes(d.kept)) > FEW_ROWS and LEAST_ROW <= row < (SHORT_ROW_FAR if far else SHORT_ROW)
+    return not d.turned and count(d.sizes(d.kept)) > FEW_ROWS and LEAST_ROW <= row < (SHORT_ROW_FAR + 1 if far else SHORT_ROW)
 
 
 def is_still(v: View) -> bool:
