@@ -267,8 +267,15 @@ def test_many_short_rows_are_summed_up_apart():
     for shape, dtype, fused in (((4000, 10), "float32", False), ((900, 511), "float64", False), ((900, 1024), "float32", True),
                                 ((20_000, 64), "float64", True), ((20_000, 60), "float64", False), ((8, 10), "float32", True)):
         x = gd.input("x", shape, dtype)
-        f = same_bits([x], [gd.sum(gd.square(x) * x, axis=1)], draw_arrays([x]))
+        f = same_bits([x], [gd.sum(gd.square(x) * x - x, axis=1)], draw_arrays([x]))
         assert names(f) == ["fused", *([] if fused else ["sum"])]
+        # of two operations or one, an instruction of rows sums up what it makes
+        row = shape[1] * x.dtype.itemsize
+        rows = (not fused and row >= 256) or row == 512
+        f = same_bits([x], [gd.sum(gd.square(x) * x, axis=1)], draw_arrays([x]))
+        assert names(f) == (["rows"] if rows else ["fused"] if fused else ["fused", "sum"])
+        f = same_bits([x], [gd.sum(gd.square(x), axis=1)], draw_arrays([x]))
+        assert names(f) == (["rows"] if rows else ["fused"] if fused else ["square", "sum"])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

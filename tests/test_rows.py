@@ -373,6 +373,63 @@ def test_sums_of_narrow_columns_of_products(rows, n, dtype):
     assert "rows" not in names(f)
 
 
+# What is done to an array before its columns are summed up: one or two operations, with a row that is the same for all.
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("rows, n", [(70, 500), (64, 2048), (100, 4097), (65, 16384), (64, 65536), (1000, 100), (2063, 17), (4097, 9), (4096, 64),
+                                     (4161, 131), (5000, 8), (8200, 300)])
+def test_sums_of_columns_of_two_operations(rows, n, dtype):
+    x, y, m, c = gd.input("x", (rows, n), dtype), gd.input("y", (rows, n), dtype), gd.input("m", (n,), dtype), gd.input("c", (rows, 1), dtype)
+    a = draw([x, y, m, c])
+    a[0][::7, ::3] *= 1e3
+    p, q, r = (v.astype("f8") for v in a[:3])
+    for node, want in ((gd.square(x - m), (p - r) ** 2), (x - m, p - r), (gd.square(x - y), (p - q) ** 2), (3.0 * x * y, 3 * p * q),
+                       ((x - y) * x, (p - q) * p), ((x - m) * (-2.0), -2 * (p - r)), (gd.negative(x) + m, r - p), ((x - y) / m, (p - q) / r)):
+        f = same_bits([x, y, m, c], [gd.sum(node, axis=0)], a)
+        if rows * n * x.dtype.itemsize >= 1 << 17:
+            assert names(f) == ["rows"] and f.plan.arena_nbytes == 0
+        np.testing.assert_allclose(f(*a)[0], want.sum(axis=0), rtol=1e-5 if dtype == "float32" else 1e-12,
+                                   atol=1e-6 * np.abs(want).sum(axis=0).max() if dtype == "float32" else 1e-14 * np.abs(want).sum(axis=0).max())
+        checked()
+    for f, g in ((gd.var, np.var), (gd.std, np.std)):
+        h = same_bits([x], [f(x, axis=0)], a[:1])
+        np.testing.assert_allclose(h(a[0])[0], g(p, axis=0), rtol=1e-5 if dtype == "float32" else 1e-12)
+        assert h.plan.arena_nbytes <= 4 * (n * x.dtype.itemsize + 64) or rows * n * x.dtype.itemsize < 1 << 17
+    same_bits([x], [gd.var(x, axis=0), gd.grad(gd.sum(gd.var(x, axis=0)), x)], a[:1])
+    # NaN, infinities and zeros stay in their columns
+    a[0][rows // 2, 0], a[0][rows - 1, 1], a[0][:, 2] = np.nan, np.inf, -0.0
+    got, = same_bits([x, y, m, c], [gd.sum(gd.square(x - m), axis=0)], a)(*a)
+    assert np.isnan(got[0]) and np.isinf(got[1]) and np.isfinite(got[2:]).all()
+
+
+# Sums of rows by themselves: batches and a rest of them, tails after every 16 and 128 elements, rows in pieces of 4096 elements.
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("rows, n", [(9, 64), (17, 100), (33, 65), (100, 127), (16, 128), (301, 200), (40, 511), (31, 1000), (2000, 129), (20_000, 60),
+                                     (12_001, 100), (10_001, 64), (10_001, 128)])
+def test_sums_of_rows_of_two_operations(rows, n, dtype):
+    shape = (rows, n)
+    x, y, m, c = gd.input("x", shape, dtype), gd.input("y", shape, dtype), gd.input("m", (n,), dtype), gd.input("c", (rows, 1), dtype)
+    a = draw([x, y, m, c])
+    p, q, r = (v.astype("f8") for v in a[:3])
+    row, large = n * x.dtype.itemsize, rows * n * x.dtype.itemsize > 4 << 20
+    middling = 256 <= row < (513 if large else 4096)
+    for node, want, least in ((x * x, p * p, 256), (x * y, p * q, 256), (gd.square(x - y), (p - q) ** 2, 256), ((x + y) * y, (p + q) * q, 256),
+                              (x * m, p * r, 400), (gd.square(x - m), (p - r) ** 2, 400), (gd.negative(x) / m, -p / r, 400)):
+        f = same_bits([x, y, m, c], [gd.sum(node, axis=1)], a)
+        if middling and row >= least:
+            assert names(f) == ["rows"] and f.plan.arena_nbytes == 0
+        size = np.abs(want).sum(axis=1).max()
+        np.testing.assert_allclose(f(*a)[0], want.sum(axis=1), rtol=1e-5 if dtype == "float32" else 1e-13,
+                                   atol=1e-6 * size if dtype == "float32" else 1e-15 * size)
+        checked()
+    same_bits([x, y, m, c], [gd.sum(x * c, axis=1), gd.sum(gd.square(x - c), axis=1, keepdims=True), gd.sum(x[:, ::2] * y[:, ::2], axis=1),
+                             gd.sum(x[:, ::-1] * y, axis=1), gd.sum(3.0 * x * y, axis=1), gd.sum(x - 0.5, axis=1)], a)
+    same_bits([x, y], [gd.norm(x, axis=1), gd.sum(x * y, axis=1) / (gd.norm(x, axis=1) * gd.norm(y, axis=1)), x * y], a[:2])
+    same_bits([x, y], gd.grad(gd.sum(gd.norm(x - y, axis=1)), [x, y]), a[:2])
+    a[0][rows // 2, 0], a[0][rows - 1, n - 1], a[0][0] = np.nan, np.inf, -0.0
+    got, = same_bits([x], [gd.sum(x * x, axis=1)], a[:1])(a[0])
+    assert np.isnan(got[rows // 2]) and np.isinf(got[rows - 1]) and got[0] == 0 and not np.signbit(got[0])
+
+
 def test_sums_of_columns_of_what_has_an_array_anyway():
     x, y, w = gd.input("x", LARGE), gd.input("y", LARGE), gd.input("w", (300, 40))
     small, turned = gd.input("small", (100, 150)), gd.input("turned", (300, 2048))
@@ -381,6 +438,8 @@ def test_sums_of_columns_of_what_has_an_array_anyway():
                     [gd.sum(p, axis=0), p @ w],                          # or the operand of something else
                     [gd.sum(gd.exp(x), axis=0)],                         # or dear to make
                     [gd.sum(gd.exp(x) * y, axis=0)],                     # or the end of a chain
+                    [gd.sum(gd.square(gd.square(x) - y), axis=0)],
+                    [gd.sum(gd.square(x - y) * gd.square(x + y), axis=0)],
                     [gd.sum(x * turned.T, axis=0)],                      # or of what lies across, or in pieces
                     [gd.sum(x[:, 1:] * y[:, 1:], axis=0)],
                     [gd.sum(small * small, axis=0)]):                    # or stays in cache

@@ -34,7 +34,7 @@ BINARY = "atan2 hypot pow logaddexp xlogy fmod polygamma".split()
 BLOCK = ("sin cos tan exp exp2 expm1 log log2 log10 log1p sinh cosh asinh acosh atanh cbrt erf erfc gelu gelu_grad "
          "gelu_tanh tanh sigmoid silu softplus log_sigmoid lgamma digamma exp_neg_square gaussian "
          "sigmoid_grad tanh_grad").split()
-BLOCK2 = ["atan2", "pow", "hypot"]
+BLOCK2 = ["atan2", "pow", "hypot", "polygamma"]
 TWO = {"sigmoid": "sigmoid_grad", "tanh": "tanh_grad", "sin": "cos"}     # a function and another of one argument by one loop
 # ULP bound where it is not 2, as (float64, float32)
 BOUND: dict[str, tuple[float, float]] = {"fmod": (0, 0), "gelu_grad": (4, 2), "sigmoid_grad": (3, 3), "tanh_grad": (4, 4)}
@@ -464,6 +464,38 @@ def test_polygamma_beside_its_poles_and_far_out(n, libraries):
             assert ulp_error(y, w, 2 if n == 0 else 0) <= 16, (n, v, lib.isa, y)
             checked(1)
     np.testing.assert_allclose(special.polygamma(float(n), x), exact, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_slope_of_digamma_by_its_own_loop(dtype, libraries):
+    """polygamma of order 1 right of 0: within its ULPs, the bits that an element has alone, whatever stands beside it."""
+    rng = np.random.default_rng(27)
+    n = POINTS // 4
+    x = np.concatenate([rng.uniform(0, 1, n), rng.uniform(1, 8, n), rng.uniform(8, 9, n), rng.uniform(9, 40, n), 2.0 ** rng.uniform(-60, 0, n),
+                        2.0 ** rng.uniform(3, 100, n), [1, 2, 8, np.nextafter(dtype(8), dtype(0)), 7.5, 0.5]]).astype(dtype)
+    if dtype is np.float64:
+        x = np.concatenate([x, 2.0 ** rng.uniform(-500, -60, n), 2.0 ** rng.uniform(100, 1000, n), [2.0**-500, 2.0**1000]])
+    with mp.workprec(200):
+        refs = [mp.polygamma(1, mpf(float(v))) if v < 2.0**60 else 1 / mpf(float(v)) + 1 / (2 * mpf(float(v)) ** 2) for v in x]
+    one = np.ones_like(x)
+    for lib in libraries:
+        got = lib("polygamma_block", one, x)
+        size = 24 if dtype is np.float32 else 53
+        errors = [float(abs(mpf(float(y)) - r) / mpf(2) ** max(mp.frexp(r)[1] - size, -149 if size == 24 else -1074)) if math.isfinite(y) else 1e30
+                  for y, r in zip(got, refs, strict=True)]
+        assert max(errors) <= (0.51 if dtype is np.float32 else 2), (lib.isa, x[int(np.argmax(errors))], max(errors))
+        checked(x.size)
+        assert got.tobytes() == lib("polygamma", one, x).tobytes()
+        for m in (1, 2, 15, 17, 33, 511, 512, 513):
+            for odd in (np.nan, 0.0, -0.0, np.inf, -np.inf, -1.5, -3.0, 1e-320, 1e-45, 3e38, 1e305):
+                y = x[:m].copy()
+                with np.errstate(over="ignore"):
+                    y[m // 2] = odd
+                order = np.ones_like(y)
+                for order[m - 1] in (1, 2, 0, -1, np.nan):
+                    want = np.concatenate([lib("polygamma", order[k:k + 1], y[k:k + 1]) for k in {0, m // 2, m - 1}])
+                    assert np.array_equal(lib("polygamma_block", order, y)[list({0, m // 2, m - 1})], want, equal_nan=True), (lib.isa, m, odd)
+                    checked()
 
 
 def test_polygamma_at_its_poles_is_scipys(libraries):

@@ -46,7 +46,7 @@ static void find_loops(gdi_group *g, const gdi_table *t, const gdi_plan *p, cons
         if (!g->gone[i])
             gdi_find_two(g, t, i, made + i);
     for (int i = 0; i < g->lines; i++)
-        if (!g->gone[i])
+        if (!g->gone[i] && !gdi_find_choice(g, t, i, made + i))
             gdi_find_pair(g, t, i, made + i);
 }
 

@@ -170,6 +170,7 @@ typedef struct gdi_table {
     gdi_map_fn loop[2][GDI_LOOPS];                       /* float32, float64 */
     gdi_two_fn two[2][GDI_TWOS];                         /* float32, float64 */
     gdi_map_fn pair[2][4][6][3];     /* float32, float64: see gdi_pair_lookup; of blocks, with y and z one element, with x and z */
+    gdi_map_fn choice[2][3][3][3];   /* float32, float64; ==, <, <=; of the compared, of those chosen from: none is one element, the first, the second */
     double (*peak[2])(int64_t rounds);                   /* float32, float64: multiply-adds and nothing else */
     int peak_flops[2];                                   /* of one round */
     gdi_norm_fn norm[2], norm_back[2];                   /* float32, float64; NULL: there is none */

@@ -242,3 +242,39 @@ int gdi_find_relu(gdi_group *g, const gdi_table *t, int root, gdi_micro *m)
     m->to = (uint8_t)to;
     return 1;
 }
+
+/* A comparison that a choice alone reads: by the loop's own three, with its operands the other way round, or with what is chosen from. */
+enum { EQUAL, LESS, LESS_EQUAL };
+static const struct { int16_t op; uint8_t loop, turned, other; } comparisons[] = {
+    {GD_OP_EQUAL, EQUAL, 0, 0}, {GD_OP_NOT_EQUAL, EQUAL, 0, 1}, {GD_OP_ISNAN, EQUAL, 0, 1}, {GD_OP_LESS, LESS, 0, 0},
+    {GD_OP_GREATER, LESS, 1, 0}, {GD_OP_LESS_EQUAL, LESS_EQUAL, 0, 0}, {GD_OP_GREATER_EQUAL, LESS_EQUAL, 1, 0},
+};
+
+int gdi_find_choice(gdi_group *g, const gdi_table *t, int root, gdi_micro *m)
+{
+    const int64_t *b = line_at(g, root);
+    const int j = b[0] == GD_OP_WHERE && (b[1] == GD_FLOAT32 || b[1] == GD_FLOAT64) ? maker(g, b[3], root) : -1;
+    if (j < 0)
+        return 0;
+    const int64_t *a = line_at(g, j);
+    int k = 0;
+    while (k < (int)(sizeof comparisons / sizeof *comparisons) && comparisons[k].op != a[0])
+        k++;
+    if (k == (int)(sizeof comparisons / sizeof *comparisons) || dtype_at(g, a[3], j) != b[1])
+        return 0;
+    const int64_t y = a[4] < 0 ? a[3] : a[4];
+    const int turned = comparisons[k].turned, other = comparisons[k].other;
+    const found f = {.value = {(int16_t)(turned ? y : a[3]), (int16_t)(turned ? a[3] : y), (int16_t)b[4 + other], (int16_t)b[5 - other]},
+                     .at = {(int16_t)j, (int16_t)j, (int16_t)root, (int16_t)root}, .line = {(int16_t)root, (int16_t)j}, .lines = 2};
+    if (is_late(g, &f, 0, root) || is_late(g, &f, 1, root))
+        return 0;
+    int single[2];                                       /* of the two compared, of the two chosen from: 1 the first, 2 the second */
+    for (int i = 0; i < 2; i++)
+        single[i] = a[4] < 0 && i == 0 ? 0 : is_single(g, f.value[2 * i]) ? 1 : is_single(g, f.value[2 * i + 1]) ? 2 : 0;
+    g->gone[j] = g->gone[root] = 1;
+    *m = (gdi_micro){.fn = t->choice[b[1] == GD_FLOAT64][comparisons[k].loop][single[0]][single[1]], .to = (uint8_t)b[2], .reads = 4};
+    for (int v = 0; v < GDI_LOOP_VALUES; v++)
+        m->from[v] = (uint8_t)f.value[v < 4 ? v : 0];
+    m->singles = (uint8_t)(single[0] | single[1] << 2);  /* 1, 2: bits of their places */
+    return 1;
+}

@@ -257,6 +257,8 @@ int gdi_find_loop(gdi_group *g, int root, gdi_micro *m);
 int gdi_find_pair(gdi_group *g, const gdi_table *t, int root, gdi_micro *m);
 /* Line i and the next, two functions of one value, as one loop: 1, with *m; 0: there is none. */
 int gdi_find_two(gdi_group *g, const gdi_table *t, int i, gdi_micro *m);
+/* Line `root` and the comparison that it alone chooses by as one loop: 1, with *m; 0: there is none. */
+int gdi_find_choice(gdi_group *g, const gdi_table *t, int root, gdi_micro *m);
 /* Line `root`, *m, is the loop of what relu lets through: one with relu itself, if that stands before it: 1, with *m changed. */
 int gdi_find_relu(gdi_group *g, const gdi_table *t, int root, gdi_micro *m);
 /* scalars.c: is it an operation on single floats? Then *out and the scalar it points to; gdi_scalars_finish makes runs */

@@ -1,6 +1,6 @@
 /* chain_list.h: chains that have a loop of their own in chain_t.inc: GDI_CHAINS(X) is X(name, eight links, -1 where there are fewer) for
- * each. They are those of layer_norm, rms_norm, batch_norm, group_norm and softmax, forward and reverse. S: one value a row, O: all
- * rows have the same elements. */
+ * each. They are those of layer_norm, rms_norm, batch_norm, group_norm and softmax, forward and reverse, and sums of products and of
+ * squared distances. S: one value a row, O: all rows have the same elements. */
 #ifndef GDI_CHAIN_LIST_H
 #define GDI_CHAIN_LIST_H
 #define GDI_CHAIN_(X, name, a, b, c, d, e, f, g, h) \
@@ -19,7 +19,9 @@ enum {
     GDI_CHAIN_MULTIPLY_S = GDI_LINK_MULTIPLY + GDI_LINK_SINGLE,
     GDI_CHAIN_SQUARE = GDI_LINK_SQUARE,
     GDI_CHAIN_STORE = GDI_LINK_STORE,
+    GDI_CHAIN_SUBTRACT = GDI_LINK_SUBTRACT,
     GDI_CHAIN_SUBTRACT_FROM = GDI_LINK_SUBTRACT_FROM,
+    GDI_CHAIN_SUBTRACT_O = GDI_LINK_SUBTRACT + GDI_LINK_ONCE,
     GDI_CHAIN_SUBTRACT_S = GDI_LINK_SUBTRACT + GDI_LINK_SINGLE,
     GDI_CHAIN_SUM = GDI_LINK_SUM,
     GDI_CHAIN_ZMUL = GDI_LINK_ZMUL,
@@ -37,6 +39,8 @@ enum {
     GDI_CHAIN_(X, product_kept_sum, LOAD, ZMUL, STORE, SUM, END, END, END, END) \
     GDI_CHAIN_(X, either_kept_sum, LOAD, ZMUL_EITHER, STORE, SUM, END, END, END, END) \
     GDI_CHAIN_(X, square_sum, LOAD, SQUARE, SUM, END, END, END, END, END) \
+    GDI_CHAIN_(X, multiply_sum, LOAD, MULTIPLY, SUM, END, END, END, END, END) \
+    GDI_CHAIN_(X, distance_sum, LOAD, SUBTRACT, SQUARE, SUM, END, END, END, END) \
     GDI_CHAIN_(X, centred_sum, LOAD, SUBTRACT_S, SUM, END, END, END, END, END) \
     GDI_CHAIN_(X, variance, LOAD, SUBTRACT_S, SQUARE, SUM, END, END, END, END) \
     GDI_CHAIN_(X, variance_kept, LOAD, SUBTRACT_S, STORE, SQUARE, SUM, END, END, END) \
@@ -56,9 +60,12 @@ enum {
     GDI_CHAIN_(X, back_square, LOAD_S, MULTIPLY, ZMUL_BY_S, ADD, STORE, END, END, END) \
     GDI_CHAIN_(X, back_softmax, LOAD, ZMUL_EITHER_S, SUBTRACT_FROM, STORE, END, END, END, END) \
     GDI_CHAIN_(X, back_log_softmax, LOAD, ZMUL_EITHER_S, SUBTRACT_FROM, ZMUL_BY_S, STORE, END, END, END)
-/* Those of columns that GDI_ROWS_DEEP rows are added to at once (core/rows.h): sums of squares and of products down the columns. */
+/* Those of columns that GDI_ROWS_DEEP rows are added to at once (core/rows.h): sums of squares, of products, and of distances from
+ * a row and their squares down the columns. */
 #define GDI_DEEP_CHAINS(X) \
     GDI_CHAIN_(X, deep_square, LOAD, SQUARE, COLUMN_O, END, END, END, END, END) \
     GDI_CHAIN_(X, deep_product, LOAD, MULTIPLY, COLUMN_O, END, END, END, END, END) \
+    GDI_CHAIN_(X, deep_centred, LOAD, SUBTRACT_O, COLUMN_O, END, END, END, END, END) \
+    GDI_CHAIN_(X, deep_variance, LOAD, SUBTRACT_O, SQUARE, COLUMN_O, END, END, END, END) \
     GDI_CHAIN_(X, deep_gradient, LOAD, ZMUL, COLUMN_O, END, END, END, END, END)
 #endif

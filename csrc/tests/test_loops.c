@@ -217,6 +217,55 @@ static void test_pairs(void)
     CHECK(gdi_find_pair(&g, t, 2, &m) == 0);
 }
 
+static gdi_group float_group(const int64_t (*line)[GDI_FUSED_LINE], int lines)
+{
+    gdi_group g = small_group(line, lines);
+    for (int k = 0; k < g.n; k++)
+        g.dtype_of[k] = GD_FLOAT32;
+    return g;
+}
+
+/* where by a comparison that it alone reads. */
+static void test_choices(void)
+{
+    static const struct { int op, loop, x, y, s, t; } cases[] = {
+        {GD_OP_EQUAL, 0, 1, 2, 3, 2}, {GD_OP_NOT_EQUAL, 0, 1, 2, 2, 3}, {GD_OP_LESS, 1, 1, 2, 3, 2}, {GD_OP_GREATER, 1, 2, 1, 3, 2},
+        {GD_OP_LESS_EQUAL, 2, 1, 2, 3, 2}, {GD_OP_GREATER_EQUAL, 2, 2, 1, 3, 2}, {GD_OP_ISNAN, 0, 1, 1, 2, 3},
+    };
+    const gdi_table *t = gdi_active();
+    gdi_micro m;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
+        for (int single = 0; single < 4; single++) {     /* the number of the input that is one element; 0: none */
+            const int64_t line[][GDI_FUSED_LINE] = {{cases[k].op, GD_BOOL, 4, 1, cases[k].op == GD_OP_ISNAN ? -1 : 2, -1},
+                                                    {GD_OP_NEGATIVE, GD_FLOAT32, 5, 3, -1, -1}, {GD_OP_WHERE, GD_FLOAT32, 0, 4, 3, 2}};
+            gdi_group g = float_group(line, 3);
+            if (single)
+                g.single[single] = 1;
+            CHECK(gdi_find_choice(&g, t, 0, &m) == 0 && gdi_find_choice(&g, t, 1, &m) == 0);
+            CHECK(gdi_find_choice(&g, t, 2, &m) == 1 && g.gone[0] && !g.gone[1] && g.gone[2]);
+            CHECK(m.to == 0 && m.reads == 4 && m.from[0] == cases[k].x && m.from[1] == cases[k].y && m.from[2] == cases[k].s && m.from[3] == cases[k].t);
+            const int compared = !single || cases[k].op == GD_OP_ISNAN ? 0 : cases[k].x == single ? 1 : cases[k].y == single ? 2 : 0;
+            const int chosen = !single ? 0 : cases[k].s == single ? 1 : cases[k].t == single ? 2 : 0;
+            CHECK(m.fn && m.fn == t->choice[0][cases[k].loop][compared][chosen]);
+            CHECK(m.singles == ((compared > 0) << (compared > 1) | (chosen > 0) << (chosen > 1 ? 3 : 2)));
+        }
+    int64_t line[][GDI_FUSED_LINE] = {{GD_OP_LESS, GD_BOOL, 4, 1, 2, -1}, {GD_OP_NEGATIVE, GD_FLOAT32, 5, 3, -1, -1},
+                                      {GD_OP_WHERE, GD_FLOAT32, 0, 4, 5, 2}, {GD_OP_WHERE, GD_FLOAT32, 0, 5, 0, 3}};
+    const int64_t (*lines)[GDI_FUSED_LINE] = (const int64_t (*)[GDI_FUSED_LINE])line;
+    gdi_group g = float_group(lines, 3);
+    CHECK(gdi_find_choice(&g, t, 2, &m) == 1 && m.from[2] == 5);
+    g = float_group(lines, 3), g.dtype_of[1] = GD_FLOAT64;                 /* other numbers are compared */
+    CHECK(gdi_find_choice(&g, t, 2, &m) == 0 && !g.gone[0]);
+    line[1][2] = 0, g = float_group(lines, 3), g.place[0] = g.place[2];    /* what is compared is written over before the choice */
+    CHECK(gdi_find_choice(&g, t, 2, &m) == 0 && !g.gone[0]);
+    line[1][2] = 5, line[3][3] = 4, g = float_group(lines, 4);             /* another reads the comparison */
+    CHECK(gdi_find_choice(&g, t, 2, &m) == 0);
+    line[3][3] = 5, line[0][0] = GD_OP_LOGICAL_AND, g = float_group(lines, 4);
+    CHECK(gdi_find_choice(&g, t, 2, &m) == 0);
+    line[0][0] = GD_OP_LESS, line[2][1] = GD_INT32, g = float_group(lines, 4);
+    CHECK(gdi_find_choice(&g, t, 2, &m) == 0);
+}
+
 static void test_twos(void)
 {
     static const int ops[GDI_TWO_GATE][2] = {[GDI_TWO_SIGMOID] = {GD_OP_SIGMOID, GD_OP_SIGMOID_GRAD}, [GDI_TWO_TANH] = {GD_OP_TANH, GD_OP_TANH_GRAD},
@@ -250,6 +299,7 @@ int main(int argc, char **argv)
     test_gate();
     test_gate_with_relu();
     test_pairs();
+    test_choices();
     test_twos();
     for (int i = 0; i < rounds; i++)
         CHECK(one_step());

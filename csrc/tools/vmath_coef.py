@@ -401,6 +401,7 @@ def gammas():
     bern = [mp.bernoulli(2 * k) for k in range(1, 11)]
     table("stirling", [b / (2 * k * (2 * k - 1)) for k, b in enumerate(bern, 1)][::-1], "B_2k / (2k (2k-1)), k = 10..1")
     table("dig_asym", [b / (2 * k) for k, b in enumerate(bern, 1)][::-1], "B_2k / 2k, k = 10..1")
+    table("trigamma", [mp.bernoulli(2 * k) for k in range(12, 0, -1)], "B_2k, k = 12..1")
     table("zeta_asym", [b / mp.factorial(2 * k) for k, b in enumerate(bern, 1)], "B_2k / (2k)!, k = 1..10")
 
 

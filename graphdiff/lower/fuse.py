@@ -14,7 +14,7 @@ from typing import Any
 
 from ..dtypes import FLOAT16, FLOAT32, FLOAT64
 from .rows import rows
-from .sums import CROWD
+from .sums import CROWD, FAR, FEW_ROWS, SHORT_ROW, SHORT_ROW_FAR
 from .view import View, contiguous_strides, count, usage
 
 # The C core (program.h) allows 32 operands, 32 registers and 256 operations. Values still to be used are counted as
@@ -29,10 +29,6 @@ SMALLER, WAITING, OPEN, STALE = 8, 64, 8, 64
 # Bytes of arrays that stay in a core's cache with several others: there any two operations of one size are better off in
 # one group. Larger ones only where a group saves reading or writing an array.
 LITTLE = 1 << 16
-# A group with sums is done row by row, and a row takes about 40 ns whatever its length: many rows of fewer bytes are better
-# summed up by an instruction of its own, which does several at once. Of arrays larger than a cache, writing and reading
-# them once more weighs more.
-SHORT_ROW, SHORT_ROW_FAR, FAR = 4096, 512, 4 << 20
 COLUMN = (16, 12288)                 # elements of the columns of a turned operand that a sum reads in order (GDI_FLOW, program.h)
 SQUARES = 32768                      # the same where it is a sum of squares and nothing else, which adds them where they lie
 
@@ -316,7 +312,7 @@ class _Fuser:
         g = owner[0]
         row = count(v.shape[len(v.shape) - axes:])
         nbytes = g.n * v.dtype.itemsize
-        if row * v.dtype.itemsize < (SHORT_ROW if nbytes <= FAR else SHORT_ROW_FAR) and g.n > 8 * row:
+        if row * v.dtype.itemsize < (SHORT_ROW if nbytes <= FAR else SHORT_ROW_FAR) and g.n > FEW_ROWS * row:
             return False
         if row < 2 or (g.row and g.row != row) or self.writes[out.buffer] != 1 or len(g.members) >= LINES:
             return False

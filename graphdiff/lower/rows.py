@@ -8,8 +8,8 @@ they are long. Sums of columns (the gradients of scales and shifts) are taken on
 Rows may be any axes that include the last: those of a layer, or all but the channels of an image. Or others, along which the memory of all
 operands runs: of a matrix that is transposed, the columns.
 
-Sums of columns without sums of rows (sum(x * y, axis=0)) are such an instruction, too, where they save an array of products: it is
-multiplied again for whoever else reads it.
+Sums of columns without sums of rows (sum(x * y, axis=0)) are such an instruction, too, where they save an array of products or of what two
+operations make: it is made again for whoever else reads it. So are sums of rows by themselves, of a middling length (sums.py).
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..dtypes import FLOAT16
-from .sums import LINKS, WIDEST, Domain, column_domain, is_still, row_domain, runs_along, saves_products
+from .sums import LINKS, WIDEST, WIDEST_ALONE, Domain, column_domain, is_middling, is_still, row_domain, runs_along, saves_products
 from .view import View, contiguous_strides, count, usage
 
 # The C core's limits (rows.h): operands, lines, registers of each kind.
@@ -55,8 +55,9 @@ class _Member(NamedTuple):
 class _Rows:
     """A group being made."""
 
-    def __init__(self, domain: Domain, finder: _Finder) -> None:
+    def __init__(self, domain: Domain, finder: _Finder, widest: int = WIDEST) -> None:
         self.domain = domain
+        self.widest = widest                     # elements of a row whose columns may be summed up
         self.dtype = domain.dtype                # of all sums
         self.finder = finder
         self.order = (*domain.kept, *domain.axes)
@@ -153,7 +154,7 @@ class _Rows:
         axes = {a for a in node._attrs[0] if d.shape[a] != 1}
         order = [*[i for i in range(len(d.shape)) if i not in node._attrs[0]], *node._attrs[0]]
         column = axes == {a for a in d.kept if d.shape[a] != 1}
-        if v.shape != d.sizes(order) or not (column or axes == {a for a in d.axes if d.shape[a] != 1}) or (column and self.n > WIDEST):
+        if v.shape != d.sizes(order) or not (column or axes == {a for a in d.axes if d.shape[a] != 1}) or (column and self.n > self.widest):
             return False
         new: dict[Any, View] = {}
         name = self._whole(_unturned(v, order), False, new)
@@ -395,7 +396,7 @@ class _Finder:
         self.uses, self.writes = usage(instrs, len(buffers))
         self.instrs = instrs[:commit]
         self.wanted: dict[int, Domain] = {}     # id of an instruction that a sum of rows needs, or of the sum
-        self.columns: dict[int, tuple[Domain, Any]] = {}     # id of a sum of columns alone: what it sums up is made by this
+        self.columns: dict[int, tuple[Domain, list[Any]]] = {}       # id of a sum alone: what it sums up is made by these
         self._seeds()
 
     def fusable(self, instr: Any) -> bool:
@@ -441,30 +442,34 @@ class _Finder:
                     if k >= 0 and i - k < STALE and count(self.instrs[k][1][0].shape) == count(d.shape) and self.fusable(self.instrs[k]):
                         stack.append(k)
 
-        for i, d in columns:
+        for i, d in (*columns, *[(i, d) for i, d in sums if is_middling(d)]):
             j = makers.get(self.instrs[i][2][0].buffer, -1)
             if not 0 <= j < i < j + STALE or id(self.instrs[i]) in self.wanted or id(self.instrs[j]) in self.wanted:
                 continue
-            if saves_products(self.instrs, j, i, d, readers, makers, self.writes, self.fixed, self.fusable):
-                self.columns[id(self.instrs[i])] = d, self.instrs[j]
+            chain = saves_products(self.instrs, j, i, d, readers, makers, self.writes, self.fixed, self.fusable)
+            if chain and i < chain[0] + STALE and id(self.instrs[chain[0]]) not in self.wanted:
+                self.columns[id(self.instrs[i])] = d, [self.instrs[k] for k in chain]
 
-    def _column_sum(self, instr: Any, result: list[Any]) -> tuple[Any, Any] | None:
-        """A sum of columns and what makes its operand, which leaves the result or goes behind."""
-        domain, maker = self.columns[id(instr)]
-        at = next((k for k in range(len(result) - 1, max(len(result) - 2 * STALE, 0) - 1, -1) if result[k] is maker), -1)
-        g = _Rows(domain, self)
-        product = maker[1][0].buffer
-        if at < 0 or any(v.buffer == product for late in result[at + 1:] for v in late[2]) \
-                or not g.take(maker, True) or not g.take(instr, True):
+    def _lone_sum(self, instr: Any, result: list[Any]) -> tuple[Any, Any] | None:
+        """A sum of columns or of rows and what makes its operand, which leaves the result or goes behind."""
+        domain, chain = self.columns[id(instr)]
+        g = _Rows(domain, self, WIDEST_ALONE)
+        product = chain[-1][1][0].buffer
+        begin = max(len(result) - 2 * STALE, 0)
+        at = [next((k for k in range(len(result) - 1, begin - 1, -1) if result[k] is m), -1) for m in chain]
+        late = [r for r in result[min(at) + 1:] if not any(r is m for m in chain)]
+        if min(at) < 0 or any(v.buffer == m[1][0].buffer for m in chain for r in late for v in r[2]) \
+                or not all(g.take(m, True) for m in (*chain, instr)):
             return None
         g.again.add(product)
         found = _Writer(g).instruction()
         if found is None:
             return None
-        del result[at]
+        for k in reversed(at):
+            del result[k]
         result.append(found[0])
         if self.uses[product] > 1:
-            result.append(maker)
+            result.append(chain[-1])
         return found
 
     def _is_used(self, i: int, d: Domain, readers: Mapping[int, Sequence[int]]) -> bool:
@@ -493,7 +498,7 @@ class _Finder:
             domain = self.wanted.pop(id(work[0]), None)
             if domain is None:
                 instr = work.popleft()
-                columns = self._column_sum(instr, result) if id(instr) in self.columns else None
+                columns = self._lone_sum(instr, result) if id(instr) in self.columns else None
                 if columns is None:
                     result.append(instr)
                 else:

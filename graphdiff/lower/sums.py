@@ -8,13 +8,22 @@ from ..dtypes import FLOAT32, FLOAT64
 from .view import View, contiguous_strides, count
 
 # Shorter rows are not worth a call each, longer ones are more than the C core takes (rows.h); more than so many elements of lanes
-# for every column do not stay in cache.
-SHORTEST, LONGEST, WIDEST = 16, 1 << 20, 8192
+# for every column do not stay in cache: that is slower than sums by themselves where sums of rows are taken, too (ALONE: where they are not,
+# four rows are added to lanes at once, which saves more than the lanes cost; var along axis 0 of 100 x 16384 float64: 3370 us, so 2100).
+SHORTEST, LONGEST, WIDEST, WIDEST_ALONE = 16, 1 << 20, 8192, 65536
 # Sums of columns alone, of an array that would take the place of its operands in a core's caches: at least so many rows and columns
 # (APART: where rows do not follow each other in memory, so that each is a call), and bytes; and bytes where it is made twice. (Sums of
 # squares of 256 x 256 float64: 9.7 us, of an array of squares 19; softmax along axis 0 with its gradient, which makes an array twice,
 # float32: of 1200 KB 0.96 of the time without, of 4 MB 1.12.)
 TALL, WIDE, WIDE_APART, LARGE, LARGE_TWICE = 64, 8, 128, 1 << 17, 1 << 21
+# A group with sums is done row by row, and a row takes about 40 ns whatever its length: many rows of fewer bytes are better
+# summed up by an instruction of their own, which does several at once. Of arrays larger than a cache, writing and reading
+# them once more weighs more.
+SHORT_ROW, SHORT_ROW_FAR, FAR, FEW_ROWS = 4096, 512, 4 << 20, 8
+# Of rows of so many bytes or more, an instruction of rows makes what it sums up itself (ONCE: where an operand is a row that is the same for
+# all, which is copied for each of a batch). (Sums of squares of 1000 x 64 float32: 9 us, of an array of squares 11.5; of 50000 x 100
+# float32 910 instead of 1880.)
+LEAST_ROW, LEAST_ROW_ONCE = 256, 400
 # Arrays of which two or three fit in the last cache, but not all of a large group: one operation after the other finds
 # its operands there, and a group that only shares one of them with what joins would push them out. Measured with 32 MiB.
 CROWD = 24 << 20
@@ -74,7 +83,14 @@ def column_domain(instr: Any) -> Domain | None:
         return None
     d = Domain(shape, tuple([i for i in range(len(shape)) if i not in axes]), v.dtype)
     n, rows = count(d.sizes(d.axes)), count(d.sizes(axes))
-    return d if WIDE <= n <= WIDEST and rows >= TALL and rows * n * v.dtype.itemsize >= LARGE else None
+    return d if WIDE <= n <= WIDEST_ALONE and rows >= TALL and rows * n * v.dtype.itemsize >= LARGE else None
+
+
+def is_middling(d: Domain) -> bool:
+    """Rows too short for a fused group, or just long enough, and long enough for the lanes of several rows not to be what takes the time."""
+    row = count(d.sizes(d.axes)) * d.dtype.itemsize
+    far = count(d.shape) * d.dtype.itemsize > FAR
+    return not d.turned and count(d.sizes(d.kept)) > FEW_ROWS and LEAST_ROW <= row < (SHORT_ROW_FAR + 1 if far else SHORT_ROW)
 
 
 def is_still(v: View) -> bool:
@@ -87,28 +103,46 @@ def _is_along(v: View, d: Domain) -> bool:
         return v.contiguous
     steps = contiguous_strides(d.sizes(d.axes))
     row = [(v.strides[a], s) for a, s in zip(d.axes, steps, strict=True) if d.shape[a] != 1]
-    once = not any(v.strides[a] for a in d.kept if d.shape[a] != 1)
-    return all(s == 0 for s, _ in row) or (once and all(s == want for s, want in row))
+    return all(s == 0 for s, _ in row) or (_is_row(v, d) and all(s == want for s, want in row))
+
+
+def _is_row(v: View, d: Domain) -> bool:
+    """The same elements for all rows?"""
+    return v.shape == d.shape and not any(v.strides[a] for a in d.kept if d.shape[a] != 1)
 
 
 def saves_products(instrs: Sequence[Any], j: int, i: int, d: Domain, readers: Mapping[int, Sequence[int]], makers: Mapping[int, int],
-                   writes: Sequence[int], fixed: Collection[int], fusable: Callable[[Any], bool]) -> bool:
-    """Is it better that instruction j is done in the sum of columns i, and again in what else reads it, than that it has an array?"""
-    op, (out, *_), ins, _, _ = instrs[j]
-    whole = [v for v in ins if not is_still(v)]
-    if op not in LINKS or out.buffer in fixed or not fusable(instrs[j]) or not all(_is_along(v, d) for v in whole) \
-            or any(v.dtype is not d.dtype or (v.buffer >= 0 and writes[v.buffer] > 1) for v in (*ins, out)):
-        return False
-    if count(d.sizes(d.axes)) < WIDE_APART and not all(v.contiguous for v in whole):
-        return False
-    others = [k for k in readers[out.buffer] if k != i]
-    if any(k < i or not fusable(instrs[k]) or count(instrs[k][1][0].shape) != count(d.shape) for k in others):
-        return False
-    dying = 0                                    # arrays that would have to stay for it, in the place of the one that is saved
-    for v in whole:
-        k = makers.get(v.buffer, -1)
-        if k >= 0 and len(readers[v.buffer]) == 1 and fusable(instrs[k]):
-            return False                         # a chain: better one group before the sum
-        dying += v.buffer >= 0 and v.buffer not in fixed and max(readers[v.buffer]) == j
+                   writes: Sequence[int], fixed: Collection[int], fusable: Callable[[Any], bool]) -> list[int]:
+    """What is better done in the sum i, of columns or of rows, than that it has an array: instruction j, which is done again in what else reads
+    it, or one before it, that only j reads, and j; or nothing."""
+    by_rows = set(instrs[i][4]._attrs[0]) == set(d.axes)
+    row_nbytes = count(d.sizes(d.axes)) * d.dtype.itemsize
+
+    def fits(v: View) -> bool:
+        """Of a sum of rows, an operand that is neither gathered nor filled."""
+        return v.contiguous or (_is_row(v, d) and row_nbytes >= LEAST_ROW_ONCE)
+
+    def linked(n: int) -> bool:
+        op, (out, *_), ins, _, _ = instrs[n]
+        whole = [v for v in ins if not is_still(v)]
+        return op in LINKS and out.buffer not in fixed and fusable(instrs[n]) and all(_is_along(v, d) for v in whole) \
+            and (not by_rows or all(fits(v) for v in ins)) \
+            and all(v.dtype is d.dtype and (v.buffer < 0 or writes[v.buffer] == 1) for v in (*ins, out)) \
+            and (count(d.sizes(d.axes)) >= WIDE_APART or all(v.contiguous or _is_row(v, d) for v in whole))
+
+    def before(n: int) -> list[int]:
+        """Elementwise instructions that make operands, of the size of the array, for n alone."""
+        found = [makers.get(v.buffer, -1) for v in instrs[n][2] if v.buffer >= 0 and len(readers[v.buffer]) == 1]
+        return [k for k in found if k >= 0 and fusable(instrs[k]) and count(instrs[k][1][0].shape) == count(d.shape)]
+
+    others = [k for k in readers[instrs[j][1][0].buffer] if k != i]
+    if not linked(j) or any(k < i or not fusable(instrs[k]) or count(instrs[k][1][0].shape) != count(d.shape) for k in others):
+        return []
+    chain = [*before(j), j]
+    if len(chain) > 1 and (len(chain) > 2 or others or not linked(chain[0]) or before(chain[0])):
+        return []                                # more of them: better one group before the sum
+    whole = [v for v in instrs[chain[0]][2] if not is_still(v)]
+    # arrays that would have to stay for it, in the place of the one that is saved
+    dying = sum([v.buffer >= 0 and v.buffer not in fixed and max(readers[v.buffer]) == chain[0] for v in whole])
     nbytes = count(d.shape) * d.dtype.itemsize
-    return dying < 2 and (not others or (nbytes >= LARGE_TWICE and nbytes * len(whole) <= CROWD))
+    return chain if dying < 2 and (not others or (nbytes >= LARGE_TWICE and nbytes * len(whole) <= CROWD)) else []
