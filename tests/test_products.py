@@ -114,7 +114,7 @@ def test_one_sum_of_elements_that_lie_apart_has_the_bits_of_one_of_neighbours(dt
         want = called(gd.dot, a, b)
         if not dtype.startswith("float"):
             assert want == a @ b
-        for s, t in ((2, 1), (1, 2), (2, 2), (3, 1), (2, 3), (-1, 1), (-2, 1), (5, -3)):
+        for s, t in ((2, 1), (1, 2), (2, 2), (3, 1), (1, 3), (3, 3), (2, 3), (4, 7), (1, 5), (-1, 1), (-2, 1), (5, -3)):
             x, y = (np.ones((terms - 1) * abs(step) + 1, dtype) for step in (s, t))       # ends with the last element that counts
             x[::s], y[::t] = a, b
             assert called(lambda u, v, s=s, t=t: gd.dot(u[::s], v[::t]), x, y).tobytes() == want.tobytes(), (terms, s, t)
