@@ -70,7 +70,7 @@ def test_few_rows_have_the_bits_of_many_whichever_way_operands_lie(terms, dtype)
         many = called(gd.matmul, a, b)
         bound = np.abs(a.astype("longdouble")) @ np.abs(b.astype("longdouble")) * np.finfo(dtype).eps * terms
         assert (np.abs(many - a.astype("longdouble") @ b.astype("longdouble")) <= bound).all()
-        for rows in (2, 3, 6, 9, 11, 13, 17, 24, 25, 40):
+        for rows in (2, 3, 6, 9, 11, 12, 13, 14, 15, 16, 17, 24, 25, 36, 40):
             if len(a) < rows or (min(rows, columns) <= 16 and terms * max(rows, columns) > 8192):
                 continue                                            # read in lanes where they lie turned: see gemm_t.inc
             few = np.full((rows, terms + 3), np.nan, dtype)
