@@ -70,7 +70,7 @@ def test_few_rows_have_the_bits_of_many_whichever_way_operands_lie(terms, dtype)
         many = called(gd.matmul, a, b)
         bound = np.abs(a.astype("longdouble")) @ np.abs(b.astype("longdouble")) * np.finfo(dtype).eps * terms
         assert (np.abs(many - a.astype("longdouble") @ b.astype("longdouble")) <= bound).all()
-        for rows in (2, 3, 6, 9, 11, 13, 17, 24, 25, 40):
+        for rows in (2, 3, 6, 9, 11, 12, 13, 14, 15, 16, 17, 24, 25, 36, 40):
             if len(a) < rows or (min(rows, columns) <= 16 and terms * max(rows, columns) > 8192):
                 continue                                            # read in lanes where they lie turned: see gemm_t.inc
             few = np.full((rows, terms + 3), np.nan, dtype)
@@ -114,7 +114,7 @@ def test_one_sum_of_elements_that_lie_apart_has_the_bits_of_one_of_neighbours(dt
         want = called(gd.dot, a, b)
         if not dtype.startswith("float"):
             assert want == a @ b
-        for s, t in ((2, 1), (1, 2), (2, 2), (3, 1), (2, 3), (-1, 1), (-2, 1), (5, -3)):
+        for s, t in ((2, 1), (1, 2), (2, 2), (3, 1), (1, 3), (3, 3), (2, 3), (4, 7), (1, 5), (-1, 1), (-2, 1), (5, -3)):
             x, y = (np.ones((terms - 1) * abs(step) + 1, dtype) for step in (s, t))       # ends with the last element that counts
             x[::s], y[::t] = a, b
             assert called(lambda u, v, s=s, t=t: gd.dot(u[::s], v[::t]), x, y).tobytes() == want.tobytes(), (terms, s, t)

@@ -1,0 +1,97 @@
+"""One row by a matrix: narrow ones without gaps, which are read as they lie, and wide ones of few terms, whose rows are read two lanes at a
+time. The bits are those of the same matrix lying transposed, which is read in lanes (see gemm_t.inc)."""
+import numpy as np
+import pytest
+from counting import checked
+
+import graphdiff as gd
+
+
+def drawn(shape, dtype, seed=0):
+    return np.random.default_rng([seed, *shape]).standard_normal(shape).astype(dtype)
+
+
+def called(f, *feeds, **options):
+    xs = [gd.input(f"x{k}", x.shape, x.dtype.name) for k, x in enumerate(feeds)]
+    return gd.function(xs, f(*xs), **options)(*feeds)
+
+
+def placed(x, first):
+    """The same array, `first` elements into a line of 64 bytes."""
+    memory = np.empty(x.size + first + 64 // x.itemsize, x.dtype)
+    at = -memory.ctypes.data % 64 // x.itemsize + first
+    view = memory[at:at + x.size].reshape(x.shape)
+    view[...] = x
+    return view
+
+
+def product_with_gaps(a, b, before, width, first=0):
+    """The product with b amid NaN, in rows of `width`."""
+    wide = np.full((len(b), width), np.nan, b.dtype)
+    wide[:, before:before + b.shape[1]] = b
+    return called(lambda x, y: x @ y[:, before:before + b.shape[1]], a, placed(wide, first))
+
+
+def same(got, want, case):
+    assert got.dtype == want.dtype and got.shape == want.shape
+    there = ~np.isnan(want)                                         # which NaN comes out is not promised
+    assert np.array_equal(np.isnan(got), ~there) and got[there].tobytes() == want[there].tobytes(), case
+    checked()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("terms", [127, 128, 129, 255, 256, 257, 271, 1000, 4095, 4097, 4353, 9001])
+def test_one_row_by_a_narrow_matrix_without_gaps_has_the_bits_of_any_other(terms, dtype):
+    for columns in (2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 15, 16, 17, 18, 20, 23, 24, 25):
+        a, b = drawn((1, terms), dtype), drawn((terms, columns), dtype, 1)
+        want = called(lambda x, y: x @ y.T, a, b.T.copy())
+        bound = np.abs(a.astype("longdouble")) @ np.abs(b.astype("longdouble")) * np.finfo(dtype).eps * 16
+        assert (np.abs(want - a.astype("longdouble") @ b.astype("longdouble")) <= bound).all()
+        same(called(gd.matmul, a, b), want, columns)
+        for first in (0, 1, 5):
+            same(called(gd.matmul, a, placed(b, first)), want, (columns, first))
+        same(product_with_gaps(a, b, 1, columns + 1), want, (columns, "gaps"))
+        same(called(lambda x, y: x[:, ::2] @ y, np.repeat(a, 2, axis=1), b), want, (columns, "apart"))
+        same(called(lambda x, y: (y.T @ x.T).T, a, b), want, (columns, "turned"))
+        many = called(gd.matmul, a, np.stack([b, b[::-1], b]))
+        same(many[2], want, (columns, "last"))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_one_row_by_a_narrow_matrix_keeps_signs_of_zeros_infinities_and_nans(dtype):
+    for terms in (256, 259, 300, 4100):
+        for columns in (2, 5, 9, 17, 24):
+            a, b = np.abs(drawn((1, terms), dtype)), drawn((terms, columns), dtype, 1)
+            b[:, 0] = -0.0                                          # sums of -0 from 0 on are 0
+            a[0, -1], b[-1, 1] = -np.inf, 2.0                       # in the last terms, which are no whole register
+            if columns > 2:
+                b[terms // 2, 2], b[-2, 3] = np.nan, np.inf
+                a[0, 7], b[7, 4] = 0.0, np.inf
+            a[0, -1] = 1.0 if columns % 2 else -np.inf
+            with np.errstate(invalid="ignore"):
+                same(called(gd.matmul, a, b), called(lambda x, y: x @ y.T, a, b.T.copy()), (terms, columns))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("terms", [9, 16, 17, 23, 24, 25, 31, 32, 33, 48, 50, 63, 64, 65])
+def test_one_row_of_few_terms_has_the_bits_of_any_other(terms, dtype):
+    for columns in (64, 128, 129, 255, 257, 513, 1000, 1025, 2100, 4099):
+        a, b = drawn((1, terms), dtype), drawn((terms, columns), dtype, 1)
+        a[0, terms // 2], b[3, 5], b[:, 7] = -0.0, np.inf, -0.0
+        b[terms - 1, 9] = np.nan
+        want = called(lambda x, y: x @ y.T, a, b.T.copy())
+        for first in (0, 1, 4):
+            for width in (columns, columns // 16 * 16 + 32):        # all rows begin as far into a line, or not
+                same(product_with_gaps(a, b, 0, width, first), want, (columns, first, width))
+        same(called(lambda x, y: x[:, ::3] @ y, np.repeat(a, 3, axis=1), b), want, (columns, "apart"))
+        same(called(gd.matmul, a, np.stack([b * 2, b]))[1], want, (columns, "last"))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("terms, columns", [(20, 150_000), (61, 90_000), (100_000, 24), (70_000, 5), (300_000, 11)])
+def test_one_row_has_the_same_bits_on_two_threads(terms, columns, dtype):
+    a, b = drawn((1, terms), dtype), drawn((terms, columns), dtype, 1)
+    one = called(gd.matmul, a, b, threads=1)
+    same(called(gd.matmul, a, b, threads=2), one, "threads")
+    few = min(columns, 40)                                          # the first columns, by other ways
+    same(called(lambda x, y: x @ y.T, a, np.ascontiguousarray(b[:, :few].T)), one[:, :few], "turned")
