@@ -26,7 +26,7 @@ replace() {     # file from to: prints the text with the only occurrence of `fro
 build() {       # variant program
     case $1 in
     plain) make -s VARIANT=plain CFLAGS='-O1 -DGD_SCALAR_ONLY' "build/plain/tests/$2" ;;
-    asan) make -s VARIANT=asan CFLAGS="-O1 -g -DGD_SCALAR_ONLY -fsanitize=address,undefined" "build/asan/tests/$2" ;;
+    asan) make -s VARIANT=asan CFLAGS="-O1 -g -DGD_SCALAR_ONLY -fsanitize=address,undefined -fno-sanitize-recover=all" "build/asan/tests/$2" ;;
     tsan) make -s VARIANT=tsan CFLAGS="-O1 -g -DGD_SCALAR_ONLY -fsanitize=thread" "build/tsan/tests/$2" ;;
     valgrind) make -s VARIANT=valgrind CFLAGS='-O1 -g -DGD_SCALAR_ONLY' "build/valgrind/tests/$2" ;;
     esac >$log 2>&1

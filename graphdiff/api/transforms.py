@@ -64,9 +64,10 @@ def jacobian(y: Any, x: Any, mode: str = "auto") -> Any:
 
 
 def _elements(y: Node, x: Node) -> Iterator[tuple[Node, Any]]:
-    """For every element of y a node and the unit array that picks it: of what y is put together of the part that has it, if that is not x's.
+    """For every element of y, a node that has it and the unit array that picks it there: y, or a part of what is put together to y.
 
-    The others would be swept with a cotangent of zeros: n sweeps over n parts for a system written equation by equation.
+    The other parts would be swept with a cotangent of zeros: n sweeps over n parts for a system written equation by equation. x is never
+    looked into: derivatives are with respect to it as a whole.
     """
     units: dict[tuple[int, ...], list[Any]] = {}
     for k in range(y.size):

@@ -396,7 +396,7 @@ class _Finder:
         self.uses, self.writes = usage(instrs, len(buffers))
         self.instrs = instrs[:commit]
         self.wanted: dict[int, Domain] = {}     # id of an instruction that a sum of rows needs, or of the sum
-        self.columns: dict[int, tuple[Domain, list[Any]]] = {}       # id of a sum alone: what it sums up is made by these
+        self.lone: dict[int, tuple[Domain, list[Any]]] = {}       # id of a sum alone: what it sums up is made by these
         self._seeds()
 
     def fusable(self, instr: Any) -> bool:
@@ -448,11 +448,11 @@ class _Finder:
                 continue
             chain = saves_products(self.instrs, j, i, d, readers, makers, self.writes, self.fixed, self.fusable)
             if chain and i < chain[0] + STALE and id(self.instrs[chain[0]]) not in self.wanted:
-                self.columns[id(self.instrs[i])] = d, [self.instrs[k] for k in chain]
+                self.lone[id(self.instrs[i])] = d, [self.instrs[k] for k in chain]
 
     def _lone_sum(self, instr: Any, result: list[Any]) -> tuple[Any, Any] | None:
         """A sum of columns or of rows and what makes its operand, which leaves the result or goes behind."""
-        domain, chain = self.columns[id(instr)]
+        domain, chain = self.lone[id(instr)]
         g = _Rows(domain, self, WIDEST_ALONE)
         product = chain[-1][1][0].buffer
         begin = max(len(result) - 2 * STALE, 0)
@@ -498,11 +498,11 @@ class _Finder:
             domain = self.wanted.pop(id(work[0]), None)
             if domain is None:
                 instr = work.popleft()
-                columns = self._lone_sum(instr, result) if id(instr) in self.columns else None
-                if columns is None:
+                lone = self._lone_sum(instr, result) if id(instr) in self.lone else None
+                if lone is None:
                     result.append(instr)
                 else:
-                    made[id(columns[0])] = columns[1]
+                    made[id(lone[0])] = lone[1]
                 continue
             taken, before, late, found = self._stream(work, domain)
             if found is None:
@@ -539,7 +539,7 @@ def rows(instrs: Sequence[Any], commit: int, buffers: Sequence[int], fixed: Mapp
          elementwise: Container[str]) -> tuple[list[Any], int, dict[int, Any]]:
     """(instructions, commit, members): members gives (op, node) of every line by the id of a new instruction."""
     finder = _Finder(instrs, commit, buffers, fixed, elementwise)
-    if not finder.wanted and not finder.columns:
+    if not finder.wanted and not finder.lone:
         return list(instrs), commit, {}
     result, made = finder.run()
     return result + list(instrs[commit:]), len(result), made
