@@ -239,3 +239,27 @@ def test_what_is_kept_for_the_way_back_has_a_derivative_too(kind):
     while y.op not in ("rnn", "gru", "lstm"):
         y = y.inputs[0]
     check_derivatives(y, dict(zip(n.values(), given.values(), strict=True)), (1, 2))
+
+
+def _program(kind, passes=None, twice=False):
+    given = arrays(kind, 5, 7, 3, 6, "float32")
+    n = nodes(given)
+    y = layer(kind, n)
+    losses = [weighted(y), weighted(y * y)][:1 + twice]
+    outputs = [g for loss in losses for g in gd.grad(loss, list(n.values()))]
+    f = gd.function(list(n.values()), outputs, passes=passes)
+    return f, f(*given.values())
+
+
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+def test_cotangents_take_the_place_of_gates(kind):
+    without = ("merge", "algebra", "stable_forms", "fold", "fuse")
+    for twice in (False, True):             # two losses of one sequence: the first cotangents must leave the gates
+        (f, got), (g, want) = _program(kind, None, twice), _program(kind, without, twice)
+        for a, b in zip(got, want, strict=True):
+            assert a.tobytes() == b.tobytes()
+        lines = [line for line in str(f.program).splitlines() if f"{kind}_grad" in line]
+        places = [line.split()[2] for line in lines]
+        assert [place in line.split(" <- ")[1] for place, line in zip(places, lines, strict=True)] == [False, True][-len(lines):]
+        assert f.plan.arena_nbytes < g.plan.arena_nbytes
+        checked(len(got) + 2)

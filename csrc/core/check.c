@@ -150,7 +150,12 @@ static int disjoint(const gd_program_spec *s, const gd_view *a, const gd_view *b
     return alo == ahi || blo == bhi || ahi <= blo || bhi <= alo;
 }
 
-static int may_update(int op) { return op == GD_OP_SCATTER_ADD || op == GD_OP_SCATTER_SET || op == GD_OP_SCATTER_ALONG; }
+/* The input that an instruction may write over as it reads it: -1, none. */
+static int updated_input(int op)
+{
+    return op == GD_OP_SCATTER_ADD || op == GD_OP_SCATTER_SET || op == GD_OP_SCATTER_ALONG ? 0
+         : op == GD_OP_GRU_GRAD || op == GD_OP_LSTM_GRAD ? 2 : -1;
+}
 
 static const gd_view *operand(const gd_program_spec *s, const gd_instr *in, int k)
 {
@@ -160,7 +165,7 @@ static const gd_view *operand(const gd_program_spec *s, const gd_instr *in, int 
 /* May an instruction write output `o` where its input k lies? A fused group checks its order of operations itself. */
 static int may_share(const gd_instr *in, int o, int k)
 {
-    return in->op < GD_MAP_COUNT || in->op == GD_OP_FUSED || in->op == GD_OP_ROWS || (o == 0 && k == in->n_out && may_update(in->op));
+    return in->op < GD_MAP_COUNT || in->op == GD_OP_FUSED || in->op == GD_OP_ROWS || (o == 0 && k - in->n_out == updated_input(in->op));
 }
 
 static int check_output(const gd_program_spec *s, const gd_instr *in, int o, gd_fault *f)

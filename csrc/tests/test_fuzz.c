@@ -29,14 +29,16 @@ static int operands_of(int op)
         return 1 + (int)below(3);
     case GD_OP_RNN: case GD_OP_RNN_GRAD:
         return 3;
-    case GD_OP_GRU: case GD_OP_GRU_GRAD: case GD_OP_LSTM:
+    case GD_OP_GRU: case GD_OP_LSTM:
         return 4;
     case GD_OP_ATTENTION:
         return 3 + (int)below(2);
     case GD_OP_ATTENTION_GRAD:
         return 5 + (int)below(2);
-    case GD_OP_LSTM_GRAD:
+    case GD_OP_GRU_GRAD:
         return 5;
+    case GD_OP_LSTM_GRAD:
+        return 6;
     default:
         return 1;
     }
@@ -130,23 +132,29 @@ static void size_operand(draw *d, int k, int ndim, int64_t a, int64_t b, int64_t
     memcpy(d->shape[k], size + 3 - ndim, (size_t)ndim * sizeof *size);
 }
 
-/* z [N, T, G] or gh [N, T, H], a flat result, states [N, H], u [H, G]: which operand is which depends on the op. */
+/* z [N, T, G] or gh [N, T, H], flat parts of a result, states [N, H], u [H, G]: which operand is which depends on the op. */
 static void draw_recurrent(draw *d)
 {
     const int back = d->op >= GD_OP_RNN_GRAD, kind = (d->op - GD_OP_RNN) % 3;
-    const int64_t gates = kind == 0 ? 1 : kind == 1 ? 3 : 4, kept = kind == 0 ? 1 : kind == 1 ? 5 : 6;
+    const int64_t gates = kind == 0 ? 1 : kind == 1 ? 3 : 4, own = kind == 2 ? 2 : 1;
     const int64_t N = below(20), steps = below(5), H = below(4) ? below(9) : below(40), G = gates * H;
+    const int64_t states = N * steps * H, kept = kind ? 4 * states + own * N * H : 0;
     size_operand(d, 1, 3, N, steps, back ? H : G);
     size_operand(d, 2, 2, 0, N, H);
     size_operand(d, 3, 2, 0, H, G);
     size_operand(d, 4, 2, 0, N, H);
-    size_operand(d, 0, 1, 0, 0, N * steps * kept * H);
+    size_operand(d, 0, 1, 0, 0, own * states + kept);
     if (back) {
-        size_operand(d, 2, 1, 0, 0, N * steps * kept * H);
-        size_operand(d, 5, 3, N, steps, H);
-        size_operand(d, 0, 1, 0, 0, N * steps * G * (1 + (kind == 1)) + N * H * (1 + (kind == 2)));
+        size_operand(d, 2, 1, 0, 0, states);
+        size_operand(d, 0, 1, 0, 0, kind ? kept : states + N * H);
     } else if (kind == 1) {
         size_operand(d, 4, 1, 0, 0, G);
+    }
+    if (back && kind) {
+        size_operand(d, 3, 1, 0, 0, kept);
+        size_operand(d, 4, 2, 0, H, G);
+        size_operand(d, 5, 2, 0, N, H);
+        size_operand(d, 6, 3, N, steps, H);
     }
 }
 

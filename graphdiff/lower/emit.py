@@ -19,7 +19,7 @@ from ..plan.memory import is_same, plan_memory
 from .commit import update_in_place
 from .fuse import fuse
 from .hot import one_hot
-from .inside import made_inside
+from .inside import made_inside, made_over
 from .program import CONSTANTS, FIRST, Program
 from .view import FEW_LINES, View, contiguous_strides, count
 
@@ -253,7 +253,7 @@ def lower(order: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]
         instrs, commit, groups = update_in_place(instrs, commit, groups, ctx.buffers, fixed, elementwise,
                                                  {v.buffer for v in input_views})
     if in_place:
-        instrs = made_inside(instrs, commit, ctx.buffers, fixed)
+        instrs = made_inside(made_over(instrs, ctx.buffers, fixed), commit, ctx.buffers, fixed)
     places, arena_nbytes = plan_memory(instrs, ctx.buffers, fixed, elementwise, in_place=in_place)
     instrs, commit, groups = _without_copies(instrs, commit, groups, ctx.buffers, places)
     program = Program(instrs, ctx.buffers, ctx.constants, bases, input_views, output_views, commit, groups=groups)

@@ -2,15 +2,16 @@
 
 Takes instructions, and gives them with the views of such a buffer as views of the array: the copy then goes from a place to the same
 place, and is dropped with others of that kind once places are known. What concatenate, stack and pad put together, and gradients of
-slices, need neither the copies nor the memory of their parts. The bits stay.
+slices, need neither the copies nor the memory of their parts. And cotangents of gates take the place of these. The bits stay.
 """
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from .view import View, count
 
+OVER = {"gru_grad": 2, "lstm_grad": 2}               # the operand that what an op gives may be written over, as it lies
 FEW = 64             # writes to one array that are compared with one another where some of them go to the same place
 
 
@@ -41,6 +42,43 @@ def _are_apart(writes: Sequence[tuple[int, View]]) -> bool:
             return False
         end = max(end, high)
     return True
+
+
+def _with_moved(instrs: Sequence[Any], moved: Mapping[int, tuple[int, int]], done: Container[int] = ()) -> list[Any]:
+    """The instructions with buffers that moved into others, by (buffer, place). `done`: copies that go from a place to the same one now."""
+    if not moved:
+        return list(instrs)
+
+    def there(v: View) -> View:
+        place = moved.get(v.buffer)
+        return v if place is None else View(place[0], place[1] + v.offset, v.shape, v.strides, v.dtype)
+
+    result = []
+    for i, (op, outs, ins, attrs, node) in enumerate(instrs):
+        ins = tuple([there(v) for v in ins])
+        result.append((op, ins if i in done else tuple([there(v) for v in outs]), ins, attrs, node))
+    return result
+
+
+def made_over(instrs: Sequence[Any], buffers: Sequence[int], fixed: Container[int]) -> list[Any]:
+    """The instructions with what OVER tells made in the place of an operand, part of an array, which nobody needs afterwards."""
+    over = {i: (outs[0], ins[OVER[op]]) for i, (op, outs, ins, _, _) in enumerate(instrs) if op in OVER}
+    if not over:
+        return list(instrs)
+    uses: dict[int, list[tuple[int, View]]] = {v.buffer: [] for pair in over.values() for v in pair}
+    for i, (_, outs, ins, _, _) in enumerate(instrs):
+        for v in (*outs, *ins):
+            if v.buffer in uses:
+                uses[v.buffer].append((i, v))
+    moved: dict[int, tuple[int, int]] = {}
+    for i, (out, v) in over.items():
+        b, nbytes, (low, high) = v.buffer, count(v.shape) * v.dtype.itemsize, _extent(v)
+        if (min(b, out.buffer) >= 0 and not (b in fixed or out.buffer in fixed) and buffers[out.buffer] == nbytes > 0 and out.offset == 0
+                and v.contiguous and out.contiguous and v.shape == out.shape and v.dtype is out.dtype
+                and not any(w is not v and j >= i and _extent(w)[0] < high and low < _extent(w)[1] for j, w in uses[b])
+                and not any(j < i for j, _ in uses[out.buffer])):
+            moved[out.buffer] = b, v.offset
+    return _with_moved(instrs, moved)
 
 
 def made_inside(instrs: Sequence[Any], commit: int, buffers: Sequence[int], fixed: Container[int]) -> list[Any]:
@@ -84,15 +122,4 @@ def made_inside(instrs: Sequence[Any], commit: int, buffers: Sequence[int], fixe
             outer, offset = moved.get(to.buffer, (to.buffer, 0))
             moved[b] = outer, offset + to.offset
             done.add(i)
-    if not moved:
-        return list(instrs)
-
-    def there(v: View) -> View:
-        place = moved.get(v.buffer)
-        return v if place is None else View(place[0], place[1] + v.offset, v.shape, v.strides, v.dtype)
-
-    result = []
-    for i, (op, outs, ins, attrs, node) in enumerate(instrs):
-        ins = tuple([there(v) for v in ins])
-        result.append((op, ins if i in done else tuple([there(v) for v in outs]), ins, attrs, node))
-    return result
+    return _with_moved(instrs, moved, done)

@@ -3,12 +3,13 @@
 Each op takes the inputs' part z = x w + b of the pre-activations, made outside by one product for all steps, and walks over
 time; its gradient op walks back and gives the cotangent of z, from which those of x, w, b and u follow by one product or
 sum each. Their second derivatives and forward mode are those of the unrolled cells (`expand`), which need a known number of steps.
-Results are flat (see parts): states, then the gates that are kept for the way back. A gradient op takes them as operand y; as a
-function it is one of the other operands, and so are its reference, which makes y again, and its derivatives.
+Results are flat (see parts): states, then the gates that are kept for the way back, then the last state. A gradient op takes them as
+operand y; as a function it is one of the other operands, and so are its reference, which makes y again, and its derivatives. What it gives
+lies like the gates and the last state: cotangents may take their place (lower/inside).
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from ..errors import GradientError, NodeTypeError, ShapeError
 from ..graph.build import make, public
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
-from ..specs import check_shape, format_shape
+from ..specs import check_shape, format_shape, nelements
 from .binary import add, greater, multiply, where
 from .creation import zeros
 from .families import cast, flag, floating
@@ -104,6 +105,8 @@ def _before(h0: Node, h: Node, reverse: bool) -> Node:
     """[N, T, H]: the state each step started from."""
     T = h.shape[1]
     start = reshape_to(h0, (h0.shape[0], 1, h0.shape[1]))
+    if isinstance(T, int) and T > 0:
+        return concatenate([cut(h, 1, 1, T - 1), start] if reverse else [start, cut(h, 1, 0, T - 1)], 1)
     return cut(concatenate([h, start], 1), 1, 1, T) if reverse else cut(concatenate([start, h], 1), 1, 0, T)
 
 
@@ -113,8 +116,20 @@ def _du(before: Node, d: Node) -> Node:
     return matmul(matrix_transpose(reshape_to(before, (rows, before.shape[2]))), reshape_to(d, (rows, d.shape[2])))
 
 
+def _lower_back(kernel: str, state: int, others: Sequence[int]) -> Callable[..., Any]:
+    """Of y the kernel takes the states number `state`, and what was kept. That is where cotangents go if nobody needs it any more."""
+    def rule(ctx: Any, node: Node) -> Any:
+        out = ctx.new(node.shape, node.dtype)
+        y = ctx.view(node.inputs[1])
+        states, kept = nelements(node.inputs[0].shape), node.shape[0]
+        views = [y.slice((start,), (1,), (size,)) for start, size in ((state * states, states), (y.shape[0] - kept, kept))]
+        ctx.emit(kernel, out, [ctx.view(node.inputs[0]), *views, *[ctx.view(node.inputs[k]) for k in others]], [int(a) for a in node._attrs])
+        return out
+    return rule
+
+
 def _lower(kernel: str, operands: int) -> Callable[..., Any]:
-    """The kernel takes the first `operands` inputs; the others are there for the derivative."""
+    """The kernel takes the first `operands` inputs; others are there for the derivative."""
     def rule(ctx: Any, node: Node) -> Any:
         out = ctx.new(node.shape, node.dtype)
         ctx.emit(kernel, out, [ctx.view(x) for x in node.inputs[:operands]], [int(a) for a in node._attrs])
@@ -225,12 +240,12 @@ RNN_GRAD = register(OpDef("rnn_grad", "the cotangents of rnn's z and first h", _
 
 def _gru_shapes(inputs: Any) -> Any:
     N, T, H, _ = _sizes(inputs[0], inputs[2])
-    return (N, T, H), (N, T, 4 * H)
+    return (N, T, H), (N, T, 4 * H), (N, H)
 
 
 def _gru_grad_shapes(inputs: Any) -> Any:
     N, T, H = inputs[0].shape
-    return (N, T, 3 * H), (N, T, 3 * H), (N, H)
+    return (N, T, 4 * H), (N, H)
 
 
 def _gru_reference(z: Any, h0: Any, u: Any, b_u: Any, *, reverse: bool) -> Any:
@@ -244,14 +259,14 @@ def _gru_reference(z: Any, h0: Any, u: Any, b_u: Any, *, reverse: bool) -> Any:
         n = np.tanh(z[:, t, 2 * H:] + r * q)
         h = out[:, t] = n + k * (h - n)
         gates[:, t] = np.concatenate([rz, n, q], 1)
-    return _flatten(out, gates)
+    return _flatten(out, gates, h)
 
 
 def _gru_grad_reference(gh: Any, y: Any, u: Any, h0: Any, z: Any, b_u: Any, *, reverse: bool) -> Any:
     N, T, H = gh.shape
-    h, gates = _unflatten(_gru_reference(z, h0, u, b_u, reverse=reverse), (N, T, H), (N, T, 4 * H))
+    h, gates, _ = _unflatten(_gru_reference(z, h0, u, b_u, reverse=reverse), (N, T, H), (N, T, 4 * H), (N, H))
     dtype = np.result_type(gh, z, h0, u, b_u)
-    dz, ds, dh = np.zeros((N, T, 3 * H), dtype), np.zeros((N, T, 3 * H), dtype), np.zeros((N, H), dtype)
+    d, dh = np.zeros((N, T, 4 * H), dtype), np.zeros((N, H), dtype)
     for t in _times(T, not reverse):
         r, k, n, q = np.split(gates[:, t], 4, axis=1)
         last = t + 1 if reverse else t - 1
@@ -259,9 +274,9 @@ def _gru_grad_reference(gh: Any, y: Any, u: Any, h0: Any, z: Any, b_u: Any, *, r
         dh = dh + gh[:, t]
         dn = dh * (1 - k) * (1 - n * n)
         dk, dr = dh * (before - n) * k * (1 - k), dn * q * r * (1 - r)
-        dz[:, t], ds[:, t] = np.concatenate([dr, dk, dn], 1), np.concatenate([dr, dk, dn * r], 1)
-        dh = dh * k + ds[:, t] @ u.T
-    return _flatten(dz, ds, dh)
+        d[:, t] = np.concatenate([dr, dk, dn, dn * r], 1)
+        dh = dh * k + np.concatenate([dr, dk, dn * r], 1) @ u.T
+    return _flatten(d, dh)
 
 
 def _gru_steps(z: Node, h0: Node, u: Node, b_u: Node, reverse: bool) -> tuple[list[int], list[tuple[Node, ...]]]:
@@ -271,17 +286,17 @@ def _gru_steps(z: Node, h0: Node, u: Node, b_u: Node, reverse: bool) -> tuple[li
 
 def _gru_expand(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Node:
     z, h0, u, last = inputs
-    _, steps = _gru_steps(z, h0, u, last, attrs[0])
-    h, gates = _gru_shapes(inputs)
+    order, steps = _gru_steps(z, h0, u, last, attrs[0])
+    h, gates, _ = _gru_shapes(inputs)
     dtype = inputs[0].dtype
-    return flat([_along_time([s[0] for s in steps], h, dtype), _along_time([concatenate(s[1:], 1) for s in steps], gates, dtype)])
+    return flat([_along_time([s[0] for s in steps], h, dtype), _along_time([concatenate(s[1:], 1) for s in steps], gates, dtype),
+                 steps[order[-1]][0] if order else h0])
 
 
 def _gru_grad_expand(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Node:
     gh, _, u, h0, z, b_u = inputs
     order, steps = _gru_steps(z, h0, u, b_u, attrs[0])
-    dz: list[Any] = [None] * len(order)
-    ds: list[Any] = [None] * len(order)
+    d: list[Any] = [None] * len(order)
     dh = zeros(h0.shape, h0.dtype)
     for at in range(len(order) - 1, -1, -1):
         t = order[at]
@@ -290,36 +305,47 @@ def _gru_grad_expand(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Node:
         dh = dh + _step(gh, t)
         dn = dh * (1.0 - k) * (1.0 - square(n))
         dk, dr = dh * (before - n) * k * (1.0 - k), dn * q * r * (1.0 - r)
-        dz[t], ds[t] = concatenate([dr, dk, dn], 1), concatenate([dr, dk, dn * r], 1)
-        dh = dh * k + matmul(ds[t], matrix_transpose(u))
-    return flat([_along_time(dz, z.shape, z.dtype), _along_time(ds, z.shape, z.dtype), dh])
+        dq = dn * r
+        d[t] = concatenate([dr, dk, dn, dq], 1)
+        dh = dh * k + matmul(concatenate([dr, dk, dq], 1), matrix_transpose(u))
+    return flat([_along_time(d, _gru_grad_shapes(inputs)[0], z.dtype), dh])
+
+
+def _of_state(d: Node, axis: int) -> Node:
+    """The cotangents of h u + b_u, of those of a step: they are those of z but for the third block, which is the fourth."""
+    H = d.shape[axis] // 4
+    return concatenate([cut(d, axis, 0, 2 * H), cut(d, axis, 3 * H, H)], axis)
 
 
 def _gru_vjp(g: Node, node: Node, needs: Any) -> Any:
     z, h0, u, b_u = node.inputs
     shapes = _gru_shapes(node.inputs)
-    sent, kept = cotangents(g, shapes)
-    if kept is not None:
+    sent, *kept = cotangents(g, shapes)
+    if any(k is not None for k in kept):
         return NotImplemented
     gh = or_zeros(sent, shapes[0], z.dtype)
-    dz, ds, dh0 = parts(make(GRU_GRAD, (gh, node, u, h0, z, b_u), node._attrs), _gru_grad_shapes((gh,)))
-    h = parts(node, shapes)[0]
-    return (dz, dh0, _du(_before(h0, h, node._attrs[0]), ds) if needs[2] else None,
-            sum_axes(ds, (0, 1), False) if needs[3] else None)
+    d, dh0 = parts(make(GRU_GRAD, (gh, node, u, h0, z, b_u), node._attrs), _gru_grad_shapes((gh,)))
+    H = u.shape[0]
+    du = None
+    if needs[2]:                        # two products of what lies apart
+        before = _before(h0, parts(node, shapes)[0], node._attrs[0])
+        du = concatenate([_du(before, cut(d, 2, 0, 2 * H)), _du(before, cut(d, 2, 3 * H, H))], 1)
+    return cut(d, 2, 0, 3 * H), dh0, du, _of_state(sum_axes(d, (0, 1), False), 0) if needs[3] else None
 
 
 GRU = register(OpDef("gru", "a gated recurrent unit over all steps of x, y the first state, z the weights", _flat_infer(_gru_shapes),
                      _gru_reference, attr_names=("reverse",), arity=4, vjp=_gru_vjp, expand=_gru_expand, lower=_lower("gru", 4),
                      cost=_cost(1), source="Cho et al. 2014, with the reset gate after the product"))
-GRU_GRAD = register(OpDef("gru_grad", "the cotangents of gru's z, h u + b_u and first h", _flat_infer(_gru_grad_shapes), _gru_grad_reference,
-                          attr_names=("reverse",), arity=6, expand=_gru_grad_expand, lower=_lower("gru_grad", 4), cost=_cost(1)))
+GRU_GRAD = register(OpDef("gru_grad", "the cotangents of gru's z, of the third block of h u + b_u, and of the first h", _flat_infer(_gru_grad_shapes),
+                          _gru_grad_reference, attr_names=("reverse",), arity=6, expand=_gru_grad_expand,
+                          lower=_lower_back("gru_grad", 0, (2, 3)), cost=_cost(1)))
 
 
 # -- LSTM ------------------------------------------------------------------------------------------------------------
 
 def _lstm_shapes(inputs: Any) -> Any:
     N, T, H, _ = _sizes(inputs[0], inputs[2])
-    return (N, T, H), (N, T, H), (N, T, 4 * H)
+    return (N, T, H), (N, T, H), (N, T, 4 * H), (N, H), (N, H)
 
 
 def _lstm_grad_shapes(inputs: Any) -> Any:
@@ -337,12 +363,12 @@ def _lstm_reference(z: Any, h0: Any, u: Any, c0: Any, *, reverse: bool) -> Any:
         c = cs[:, t] = f * c + i * g
         h = hs[:, t] = o * np.tanh(c)
         gates[:, t] = np.concatenate([i, f, g, o], 1)
-    return _flatten(hs, cs, gates)
+    return _flatten(hs, cs, gates, h, c)
 
 
 def _lstm_grad_reference(gh: Any, y: Any, u: Any, c0: Any, gc: Any, z: Any, h0: Any, *, reverse: bool) -> Any:
     N, T, H = gh.shape
-    _, cs, gates = _unflatten(_lstm_reference(z, h0, u, c0, reverse=reverse), (N, T, H), (N, T, H), (N, T, 4 * H))
+    _, cs, gates, _, _ = _unflatten(_lstm_reference(z, h0, u, c0, reverse=reverse), (N, T, H), (N, T, H), (N, T, 4 * H), (N, H), (N, H))
     dz = np.zeros(gates.shape, np.result_type(gh, gc, z, h0, u, c0))
     dh, dc = np.zeros((N, H), dz.dtype), np.zeros((N, H), dz.dtype)
     for t in _times(T, not reverse):
@@ -363,11 +389,11 @@ def _lstm_steps(z: Node, h0: Node, u: Node, c0: Node, reverse: bool) -> tuple[li
 
 def _lstm_expand(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Node:
     z, h0, u, last = inputs
-    _, steps = _lstm_steps(z, h0, u, last, attrs[0])
-    h, _, gates = _lstm_shapes(inputs)
+    order, steps = _lstm_steps(z, h0, u, last, attrs[0])
+    h, _, gates, _, _ = _lstm_shapes(inputs)
     dtype = inputs[0].dtype
     return flat([_along_time([s[0] for s in steps], h, dtype), _along_time([s[1] for s in steps], h, dtype),
-                 _along_time([concatenate(s[2:], 1) for s in steps], gates, dtype)])
+                 _along_time([concatenate(s[2:], 1) for s in steps], gates, dtype), *(steps[order[-1]][:2] if order else (h0, last))])
 
 
 def _lstm_grad_expand(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Node:
@@ -389,8 +415,8 @@ def _lstm_grad_expand(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Node:
 def _lstm_vjp(g: Node, node: Node, needs: Any) -> Any:
     z, h0, u, c0 = node.inputs
     shapes = _lstm_shapes(node.inputs)
-    gh, gc, kept = cotangents(g, shapes)
-    if kept is not None:
+    gh, gc, *kept = cotangents(g, shapes)
+    if any(k is not None for k in kept):
         return NotImplemented
     gh, gc = or_zeros(gh, shapes[0], z.dtype), or_zeros(gc, shapes[1], z.dtype)
     dz, dh0, dc0 = parts(make(LSTM_GRAD, (gh, node, u, c0, gc, z, h0), node._attrs), _lstm_grad_shapes((gh,)))
@@ -402,7 +428,7 @@ LSTM = register(OpDef("lstm", "long short-term memory over all steps of x, y the
                       _lstm_reference, attr_names=("reverse",), arity=4, vjp=_lstm_vjp, expand=_lstm_expand, lower=_lower("lstm", 4),
                       cost=_cost(1), source="Hochreiter, Schmidhuber 1997; Gers et al. 2000"))
 LSTM_GRAD = register(OpDef("lstm_grad", "the cotangents of lstm's z, first h and first c", _flat_infer(_lstm_grad_shapes), _lstm_grad_reference,
-                           attr_names=("reverse",), arity=7, expand=_lstm_grad_expand, lower=_lower("lstm_grad", 5), cost=_cost(1)))
+                           attr_names=("reverse",), arity=7, expand=_lstm_grad_expand, lower=_lower_back("lstm_grad", 1, (2, 3, 4)), cost=_cost(1)))
 
 
 # -- public ----------------------------------------------------------------------------------------------------------
@@ -526,7 +552,7 @@ def lstm(x: Any, h0: Any, c0: Any, w: Any, u: Any, b: Any = None, *, reverse: bo
     """
     z, k, dtype = _enter(4, 1, x, {"h0": h0, "c0": c0}, w, u, {"b": b})
     inputs = (z, k["h0"], k["u"], k["c0"])
-    h, c, _ = parts(make(LSTM, inputs, (flag(reverse, "reverse"),)), _lstm_shapes(inputs))
+    h, c, *_ = parts(make(LSTM, inputs, (flag(reverse, "reverse"),)), _lstm_shapes(inputs))
     return cast(h, dtype), cast(c, dtype)
 
 
