@@ -44,7 +44,7 @@ static int check_tables(const gd_program_spec *s, gd_fault *f)
 /* ---- views ---- */
 /* Bytes [*lo, *hi) that a view reaches in its base; equal when it has no elements. Returns nonzero on overflow.
  * Sizes are counted without zeros and strides of short axes too: kernels multiply any of them. */
-static int view_extent(const gd_program_spec *s, const gd_view *v, int64_t *lo, int64_t *hi, int *what)
+int gdi_view_extent(const gd_program_spec *s, const gd_view *v, int64_t *lo, int64_t *hi, int *what)
 {
     const int64_t *shape = view_shape(s, v), *stride = view_stride(s, v), size = gd_dtype_nbytes(v->dtype);
     int64_t count = 8, first = v->offset, last = v->offset, empty = 0;
@@ -82,7 +82,7 @@ static int check_view(const gd_program_spec *s, const gd_view *v, gd_fault *f, i
         return refuse(f, GDI_REASON_VIEW_DIMS, number);
     if (v->offset % gd_dtype_nbytes(v->dtype) != 0)
         return refuse(f, GDI_REASON_VIEW_OFFSET, number);
-    if (view_extent(s, v, &lo, &hi, &what))
+    if (gdi_view_extent(s, v, &lo, &hi, &what))
         return refuse(f, what, number);
     if (lo < 0 || hi > s->base_nbytes[v->base])
         return refuse(f, GDI_REASON_VIEW_BOUNDS, number);
@@ -145,8 +145,8 @@ static int disjoint(const gd_program_spec *s, const gd_view *a, const gd_view *b
     int what;
     if (a->base != b->base)
         return 1;
-    view_extent(s, a, &alo, &ahi, &what);
-    view_extent(s, b, &blo, &bhi, &what);
+    gdi_view_extent(s, a, &alo, &ahi, &what);
+    gdi_view_extent(s, b, &blo, &bhi, &what);
     return alo == ahi || blo == bhi || ahi <= blo || bhi <= alo;
 }
 

@@ -19,6 +19,7 @@ typedef struct run {
     int64_t budget;          /* ns; 0: none, or not in the interruptible part */
     int64_t deadline;        /* 0: the clock was not read yet */
     int64_t credit;          /* estimated ns until the clock is read */
+    int apart;               /* every step by itself, to be timed */
 } run;
 
 /* ---- tasks ---- */
@@ -200,6 +201,11 @@ static int run_structural(run *r, const gdi_step *s)
     call.out = operand;
     call.in = operand + l->n_out;
     call.scratch = r->w->scratch;
+    const gdi_tail tail = {l->tail, r->base};
+    if (l->tail && !r->apart) {
+        call.done = gdi_tail_done;
+        call.tail = &tail;
+    }
     task t = {.run = run_kernel, .base = r->base, .step = s, .call = &call};
     for (; r->w->phase < l->kernel->phases; r->w->phase++) {
         t.phase = r->w->phase;
@@ -284,6 +290,7 @@ static int run_steps(run *r, int64_t end)
                 r->fault->instr = status == GD_MORE ? -1 : pc;
                 return status;
             }
+            pc += s->kind == GDI_STRUCTURAL && s->u.launch->tail && !r->apart;
         }
         if (r->credit <= 0 && r->budget && out_of_time(r, gdi_now_ns()) && pc + 1 < r->program->n_step) {
             r->w->pc = pc + 1;
@@ -359,6 +366,7 @@ int gd_run_profiled(const gd_program *p, gd_workspace *w, void *const *bases, in
     gdi_workspace_touch(w);
     int status = begin(&r, p, w, bases, fault ? fault : &unused);
     int64_t before = gdi_now_ns();
+    r.apart = 1;
     for (int64_t i = 0; status == GD_OK && i < p->n_step; i++) {
         status = run_steps(&r, i + 1);
         const int64_t now = gdi_now_ns();

@@ -28,6 +28,10 @@ typedef struct gdi_call {
     int32_t n_attr;
     char *scratch;           /* shared by the items of this call, scratch() bytes, GDI_ALIGN-aligned, not cleared */
     gd_fault *fault;         /* for GD_OUT_OF_BOUNDS and GD_BAD_VALUE: value, axis, size */
+    /* NULL, or what run() calls for the parts of out that are done (see reports): `rows` times `count` elements that lie one after the other,
+     * the first of each `step` after that of the one before. local: what run() was given. */
+    void (*done)(const struct gdi_call *c, int64_t first, int64_t count, int64_t rows, int64_t step, char *local);
+    const struct gdi_tail *tail;
 } gdi_call;
 
 /* A structural kernel. Phases run one after the other; the items of a phase are independent of each other. */
@@ -38,6 +42,7 @@ typedef struct gdi_kernel {
     int64_t (*items)(const gdi_call *c, int phase);
     int64_t (*grain)(const gdi_call *c, int phase);      /* items that take about 50 us together; NULL: 1 */
     int (*run)(const gdi_call *c, int phase, int64_t lo, int64_t hi, char *local);
+    int (*reports)(const gdi_call *c);                   /* out is contiguous: does run() call done once for every element? NULL: never */
 } gdi_kernel;
 
 /* From so many bytes of operands on, they come from beyond the second cache. */

@@ -493,11 +493,8 @@ void gdi_map_join(const gdi_plan *p, char *const *base, char *scratch)
     }
 }
 
-void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, char *local, char *scratch)
+static void begin(const gdi_plan *p, char *const *base, char *local, feed *f, values *v)
 {
-    feed f[GDI_FUSED_OPERANDS];
-    values v;
-    block b;
     const int n = p->n_out + p->n_in;
     for (int k = 0; k < n; k++) {
         const gdi_plan_operand *o = p->operand + k;
@@ -508,7 +505,15 @@ void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, c
         f[k].first = f[k].end = 0;
     }
     for (int k = 0; k < p->n_register; k++)
-        v.at[n + k] = local + p->buffers_nbytes + k * p->register_nbytes;
+        v->at[n + k] = local + p->buffers_nbytes + k * p->register_nbytes;
+}
+
+void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, char *local, char *scratch)
+{
+    feed f[GDI_FUSED_OPERANDS];
+    values v;
+    block b;
+    begin(p, base, local, f, &v);
     if (p->whole || p->turned) {
         run_whole(p, f, lo, hi, local, scratch);
         return;
@@ -531,5 +536,63 @@ void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, c
         else
             run_row(p, f, &b, 0, &v);
     }
+    gdi_stream_end();
+}
+
+/* ---- parts ---- */
+int gdi_map_has_parts(const gdi_plan *p)
+{
+    if (p->n_sink > 0 || p->height > 1 || p->stepped || p->outer || p->whole || p->turned)
+        return 0;
+    for (int k = 0; k < p->n_out; k++)
+        if (p->operand[k].feed != GDI_DIRECT)
+            return 0;
+    return 1;
+}
+
+/* The block at an element, of at most `count` elements. */
+static void locate_at(const gdi_plan *p, int64_t element, int64_t count, block *b)
+{
+    const int last = p->ndim - 1;
+    int64_t rest = element;
+    for (int d = last; d > 0; d--) {
+        b->at[d] = rest % p->shape[d];
+        rest /= p->shape[d];
+    }
+    b->at[0] = rest;
+    b->rows = 1;
+    b->count = least(p->block, count);
+    if (p->by_row)
+        b->count = least(b->count, p->inner - b->at[last]);
+}
+
+/* What repeats from block to block is there if it was loaded for a block that began where this one does, and as long a one. */
+static void hold_period(const gdi_plan *p, feed *f, int64_t element, int64_t count)
+{
+    for (int k = p->n_out; k < p->n_out + p->n_in; k++) {
+        if (p->operand[k].feed != GDI_ONCE)
+            continue;
+        const int64_t at = element % p->operand[k].period;
+        if (f[k].held && (f[k].first != at || f[k].end < count))
+            f[k].held = NULL;
+        if (!f[k].held) {
+            f[k].first = at;
+            f[k].end = count;
+        }
+    }
+}
+
+void gdi_map_run_parts(const gdi_plan *p, char *const *base, int64_t first, int64_t count, int64_t rows, int64_t step, char *local)
+{
+    feed f[GDI_FUSED_OPERANDS];
+    values v;
+    block b;
+    begin(p, base, local, f, &v);
+    for (int64_t row = 0; row < rows; row++, first += step)
+        for (int64_t at = first, end = first + count; at < end; at += b.count) {
+            locate_at(p, at, end - at, &b);
+            hold_period(p, f, at, b.count);
+            run_row(p, f, &b, 0, &v);
+        }
     gdi_stream_end();
 }

@@ -421,9 +421,9 @@ static void place_buffers(gd_program *program, gdi_plan *p, int64_t element_nbyt
     }
     p->buffers_nbytes = buffers * (p->raw_nbytes + GDI_MAP_WIDE_NBYTES);
     p->register_nbytes = p->unit * element_nbytes + GDI_ALIGN;
-    const int64_t nbytes = p->buffers_nbytes + p->n_register * p->register_nbytes;
-    if (program->local_nbytes < nbytes)
-        program->local_nbytes = nbytes;
+    p->local_nbytes = p->buffers_nbytes + p->n_register * p->register_nbytes;
+    if (program->local_nbytes < p->local_nbytes)
+        program->local_nbytes = p->local_nbytes;
 }
 
 void gdi_plan_place(gdi_plan *p, const gdi_layout *l, const gd_view *const *view, const gdi_table *t)

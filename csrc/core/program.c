@@ -105,6 +105,7 @@ static int prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, 
         }
     }
     gdi_scalars_finish(p);
+    gdi_tails_find(p, s);
     return GD_OK;
 }
 
@@ -187,6 +188,14 @@ void gd_program_free(gd_program *p)
 }
 
 int64_t gd_program_nbytes(const gd_program *p) { return p->nbytes; }
+
+int64_t gd_program_tails(const gd_program *p)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < p->n_step; i++)
+        n += p->step[i].kind == GDI_STRUCTURAL && p->step[i].u.launch->tail;
+    return n;
+}
 
 int64_t gd_program_norms(const gd_program *p)
 {

@@ -152,6 +152,7 @@ typedef struct gdi_plan {
     int64_t buffers_nbytes;  /* of private memory before the registers */
     int64_t register_nbytes; /* from one register to the next */
     int64_t unit;            /* elements that buffers and registers hold */
+    int64_t local_nbytes;    /* private memory of a thread */
     int64_t ahead_lines;     /* cache lines of the block after the next to ask for before each operation; 0: none */
     int32_t ahead_operands;  /* of the first so many operands */
     gdi_micro *micro;
@@ -184,6 +185,7 @@ typedef struct gdi_phase {
 /* A structural step. */
 typedef struct gdi_launch {
     const gdi_kernel *kernel;
+    const gdi_step *tail;    /* the next step, which is done to what is done of the result (tail.c), or NULL */
     const int64_t *attr;
     int32_t n_attr, n_out, n_in;
     gdi_phase *phase;
@@ -232,6 +234,7 @@ void gdi_pair_lookup(const gdi_table *t, int f, int g, int turned, int dtype, gd
 /* check.c: spec's tables are the caller's, dim and attr the program's own copies */
 int gdi_check(const gd_program_spec *s, const gdi_table *t, gd_fault *fault);
 int64_t gdi_view_count(const gd_program_spec *s, const gd_view *v);
+int gdi_view_extent(const gd_program_spec *s, const gd_view *v, int64_t *lo, int64_t *hi, int *what);
 void gdi_fault_clear(gd_fault *fault);
 /* program.c */
 void *gdi_program_alloc(gd_program *p, int64_t nbytes);
@@ -273,6 +276,16 @@ enum { GDI_MAP_RAW_NBYTES = GDI_TILE_ROWS * GDI_TILE_STRIDE * 8, GDI_MAP_WIDE_NB
 void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, char *local, char *scratch);
 /* after all items: sums of rows that took several; scratch has the sums of the items */
 void gdi_map_join(const gdi_plan *p, char *const *base, char *scratch);
+/* map.c: what lies at elements first, first + step, .. of the outputs, `rows` times `count` of them, for a plan that gdi_map_has_parts */
+void gdi_map_run_parts(const gdi_plan *p, char *const *base, int64_t first, int64_t count, int64_t rows, int64_t step, char *local);
+int gdi_map_has_parts(const gdi_plan *p);
+/* tail.c: finds the tails of a program's structural steps; a part of one. */
+typedef struct gdi_tail {
+    const gdi_step *step;
+    char *const *base;
+} gdi_tail;
+void gdi_tails_find(gd_program *p, const gd_program_spec *s);
+void gdi_tail_done(const gdi_call *c, int64_t first, int64_t count, int64_t rows, int64_t step, char *local);
 /* pool.c: f(arg, chunk, thread) for every chunk on up to `threads` threads. 0: done; else nothing ran */
 int gdi_pool_run(int threads, int64_t chunks, void (*f)(void *arg, int64_t chunk, int thread), void *arg);
 #endif

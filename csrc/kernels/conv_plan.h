@@ -412,6 +412,30 @@ static void conv_fetch(conv_ahead *a, int64_t lines)
     }
 }
 
+/* Channels m0..m1-1 of group g of image n are done: a box of positions from t0 on, or, turned, all of them. */
+static void conv_done(const gdi_call *call, const conv_plan *p, int64_t n, int64_t g, const int64_t *t0, int64_t m0, int64_t m1, char *local)
+{
+    const conv_line *l = p->line;
+    const int64_t plane = l[0].out * l[1].out * l[2].out;
+    int64_t lo[3], size[3], at = (n * p->groups + g) * p->m + m0;
+    for (int d = 0; d < 3; d++) {
+        lo[d] = l[d].turned ? 0 : t0[d];
+        size[d] = l[d].turned ? l[d].out : GD_MIN(t0[d] + p->box[d], l[d].t1) - t0[d];
+    }
+    const int whole = size[0] * size[1] * size[2] == plane, rows_whole = size[2] == l[2].out;
+    at = at * plane + (lo[0] * l[1].out + lo[1]) * l[2].out + lo[2];
+    if (whole) {
+        call->done(call, at, (m1 - m0) * plane, 1, 0, local);
+        return;
+    }
+    for (int64_t m = m0; m < m1; m++, at += plane)
+        for (int64_t z = 0; z < size[0]; z++) {
+            const int64_t first = at + z * l[1].out * l[2].out;
+            if (rows_whole) call->done(call, first, size[1] * size[2], 1, 0, local);
+            else call->done(call, first, size[2], size[1], l[2].out, local);
+        }
+}
+
 /* Where a block of packed weights starts: [group][channel block][phase][panel][channel][tap][row of the panel]. */
 static int64_t conv_weights_at(const conv_plan *p, int64_t g, int64_t c0, int64_t cb, int64_t taps_before)
 {

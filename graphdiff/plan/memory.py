@@ -85,7 +85,7 @@ def plan_memory(instrs: Sequence[Any], nbytes: Sequence[int], fixed: dict[int, i
                 last[v.buffer] = i
     places: list[Any] = [None] * len(nbytes)
     if in_place:
-        fixed = {**fixed, **_made_there(instrs, nbytes, fixed, last)}
+        fixed = {**fixed, **_made_there(instrs, nbytes, fixed, last, elementwise)}
     for buffer, place in fixed.items():
         places[buffer] = place
     free = _Free()
@@ -113,17 +113,29 @@ def plan_memory(instrs: Sequence[Any], nbytes: Sequence[int], fixed: dict[int, i
     return [0 if p is None else p for p in places], free.top
 
 
-def _made_there(instrs: Sequence[Any], nbytes: Sequence[int], fixed: dict[int, int], last: Sequence[int]) -> dict[int, int]:
-    """Buffers of the arena that die where they are copied to a place outside of it that nothing has touched before: they live there."""
+def _made_there(instrs: Sequence[Any], nbytes: Sequence[int], fixed: dict[int, int], last: Sequence[int], elementwise: Container[str]) -> dict[int, int]:
+    """Buffers of the arena that die where they are copied, or worked on element by element, to a place outside of it that nothing has
+    touched before: they live there."""
     touched: set[int] = set()
     there: dict[int, int] = {}
-    for i, (op, outs, ins, _, _) in enumerate(instrs):
-        if op == "copy" and outs[0].buffer in fixed and outs[0].buffer not in touched:
-            out, v = outs[0], ins[0]
-            if v.buffer >= 0 and v.buffer not in fixed and v.buffer not in there and last[v.buffer] == i and is_same(out, v, nbytes):
-                there[v.buffer] = fixed[out.buffer]
+    for i, (op, outs, ins, attrs, _) in enumerate(instrs):
+        if op == "copy" or op in elementwise or op in GROUPS:
+            for k, out in enumerate(outs):
+                if out.buffer in fixed and out.buffer not in touched:
+                    candidates = unread(k, outs, ins, attrs) if op in GROUPS else ins
+                    for v in candidates:
+                        b = v.buffer
+                        if (b >= 0 and b not in fixed and b not in there and last[b] == i and is_same(out, v, nbytes)
+                                and _is_alone(v, candidates, ins)):
+                            there[b] = fixed[out.buffer]
+                            break
         touched.update([v.buffer for v in outs])
     return there
+
+
+def _is_alone(v: Any, candidates: Any, ins: Any) -> bool:
+    """Is what is read of a view's buffer the view, by operands that are candidates too?"""
+    return all(w is v or w.buffer != v.buffer or (w.offset == v.offset and w.strides == v.strides and w in candidates) for w in ins)
 
 
 def is_same(out: Any, v: Any, nbytes: Sequence[int]) -> bool:
@@ -144,6 +156,6 @@ def _dying(out: Any, candidates: Any, ins: Any, i: int, last: list[int], places:
     for v in candidates:
         b: int = v.buffer
         if (b >= 0 and nbytes[b] and last[b] == i and places[b] >= 0 and b not in reused and is_same(out, v, nbytes)
-                and all(w is v or w.buffer != b or (w.offset == v.offset and w.strides == v.strides and w in candidates) for w in ins)):
+                and _is_alone(v, candidates, ins)):
             return b
     return -1

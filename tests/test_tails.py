@@ -1,0 +1,154 @@
+"""What follows a product or a convolution, done part by part with it: the bits of one after the other, and that it happens at all."""
+import itertools
+
+import numpy as np
+import pytest
+from counting import checked
+from graphdiff.runtime._native import lib
+
+import graphdiff as gd
+
+RNG = np.random.default_rng(8)
+
+
+def tails(f):
+    return lib.gd_program_tails(f._static.handle.c)
+
+
+def array(shape, dtype="float32"):
+    return (RNG.standard_normal(shape) * 3).astype(dtype)
+
+
+def both(result, then, arrays, others, count=1, threads=1):
+    """then(result(*arrays), *others) as one function, with `count` tails, and as two."""
+    nodes = [gd.input(f"x{k}", a.shape, a.dtype) for k, a in enumerate(arrays)]
+    more = [gd.input(f"o{k}", a.shape, a.dtype) for k, a in enumerate(others)]
+    together = then(result(*nodes), *more)
+    outputs = together if isinstance(together, list) else [together]
+    f = gd.function([*nodes, *more], outputs, threads=threads)
+    got = f(*arrays, *others)
+    assert tails(f) == (count if got[0].size > 1 else 0), f.program
+    made = gd.function(nodes, result(*nodes), threads=1)(*arrays)
+    y = gd.input("y", made.shape, made.dtype)
+    apart = then(y, *more)
+    want = gd.function([y, *more], apart if isinstance(apart, list) else [apart], threads=1)(made, *others)
+    for a, b in zip(got, want, strict=True):
+        assert a.dtype == b.dtype
+        assert a.tobytes() == b.tobytes()
+        checked(2)
+
+
+DENSE = [
+    (lambda y, b: gd.relu(y + b), "row"), (lambda y, b: gd.tanh(y), None), (lambda y, b: y + b, "all"), (lambda y, b: 2 * y + 0.5 * b, "all"),
+    (lambda y, b: y * b, "column"), (lambda y, b: gd.where(y > 0, y, b), "all"), (lambda y, b: [y + b, gd.relu(y + b)], "row"),
+    (lambda y, b: [y, gd.sigmoid(y)], None), (lambda y, b: (y + b) > 0, "row"), (lambda y, b: gd.gelu(y + b) * y, "row"),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (3, 5, 7), (64, 33, 10), (10, 17, 200), (1, 30, 500), (300, 40, 1), (130, 257, 131), (700, 64, 300),
+                                   (5, 70000, 6), (2, 9, 5000)])
+def test_products(sizes, dtype):
+    m, k, n = sizes
+    for then, shape in DENSE:
+        others = [] if shape is None else [array({"row": (n,), "all": (m, n), "column": (m, 1)}[shape], dtype)]
+        both(gd.matmul, lambda y, b=None, then=then: then(y, b), [array((m, k), dtype), array((k, n), dtype)], others)
+
+
+@pytest.mark.parametrize("turned", list(itertools.product([False, True], repeat=2)))
+def test_turned_operands(turned):
+    for m, k, n in ((31, 12, 40), (400, 300, 257), (3, 400, 900), (900, 400, 3)):
+        a, b = array((k, m) if turned[0] else (m, k)), array((n, k) if turned[1] else (k, n))
+        both(lambda x, w: (x.T if turned[0] else x) @ (w.T if turned[1] else w), lambda y, b: gd.relu(y + b), [a, b], [array((n,))])
+
+
+@pytest.mark.parametrize("batch", [(1,), (7,), (40,), (3, 50)])
+@pytest.mark.parametrize("sizes", [(1, 8, 1), (4, 4, 4), (5, 3, 9), (40, 30, 20)])
+def test_batches(batch, sizes):
+    m, k, n = sizes
+    for shared in (False, True):
+        a, b = array((*batch, m, k)), array((k, n) if shared else (*batch, k, n))
+        for then, others in ((lambda y, b: gd.tanh(y * b), [array((*batch, 1, n))]), (lambda y, b: y - b, [array((n,))]), (lambda y: gd.exp(-y * y), [])):
+            both(gd.matmul, then, [a, b], others)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_on_several_threads(threads):
+    for m, k, n in ((1000, 200, 300), (64, 3000, 1000), (4, 70000, 4)):
+        both(gd.matmul, lambda y, b: gd.relu(y + b), [array((m, k)), array((k, n))], [array((n,))], threads=threads)
+
+
+def test_integers():
+    for dtype in ("int32", "int64", "uint8"):
+        both(gd.matmul, lambda y, b: y + b, [RNG.integers(0, 9, s).astype(dtype) for s in ((20, 30), (30, 40))], [RNG.integers(0, 9, 40).astype(dtype)])
+
+
+CONVS = [    # x, w, options, has the kernel parts to report
+    ((2, 3, 9, 9), (5, 3, 3, 3), {"padding": 1}), ((32, 3, 32, 32), (64, 3, 3, 3), {"padding": 1}), ((2, 4, 8, 8), (6, 2, 3, 3), {"groups": 2}),
+    ((1, 3, 224, 224), (8, 3, 7, 7), {"stride": 2, "padding": 3}), ((2, 16, 20, 20), (16, 1, 3, 3), {"padding": 1, "groups": 16}),
+    ((3, 8, 28, 28), (40, 8, 1, 1), {}), ((2, 3, 300), (7, 3, 5), {"padding": 2}), ((1, 2, 6, 20, 21), (3, 2, 3, 3, 3), {"padding": 1}),
+    ((1, 130, 60, 60), (9, 130, 3, 3), {"padding": 1}), ((2, 5, 40, 33), (70, 5, 3, 2), {"dilation": 2}),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("x", "w", "options"), CONVS)
+def test_convolutions(x, w, options, dtype):
+    arrays, axes = [array(x, dtype), array(w, dtype)], (1,) * (len(x) - 2)
+    bias = array((w[0], *axes), dtype)
+    both(lambda x, w: gd.conv(x, w, **options), lambda y, b: gd.relu(y + b), arrays, [bias])
+    both(lambda x, w: gd.conv(x, w, **options), lambda y, b: [y * b, gd.tanh(y * b)], arrays, [bias], threads=2)
+    both(lambda x, w: gd.conv(x, w, **options), gd.sigmoid, arrays, [])
+
+
+@pytest.mark.parametrize("options", [{}, {"stride": 2}, {"stride": 3, "padding": 1, "output_padding": 1}])
+def test_transposed_convolutions(options):
+    for x, w in (((2, 6, 14, 14), (6, 5, 4, 4)), ((2, 6, 14, 14), (6, 5, 1, 1)), ((3, 16, 9, 30), (16, 20, 3, 3))):
+        both(lambda x, w: gd.conv_transpose(x, w, **options), lambda y, b: gd.relu(y + b), [array(x), array(w)], [array((w[1], 1, 1))])
+
+
+def test_what_is_no_tail():
+    x, w, v, b = gd.input("x", (40, 40)), gd.input("w", (40, 40)), gd.input("v", (40, 40)), gd.input("b", (40,))
+    y = x @ w
+    for outputs in ([y.T + b], [gd.sum(y * y, axis=1)], [y[:20] * 2], [y + y.T], [y[:, :1] * x], [(x @ v) @ w], [gd.softmax(y)], [x @ w @ v]):
+        f = gd.function([x, w, v, b], outputs)
+        a = [RNG.standard_normal(n.shape) for n in (x, w, v, b)]
+        np.testing.assert_allclose(f(*a)[0], gd.function([x, w, v, b], outputs, passes=())(*a)[0], rtol=1e-12, atol=1e-12)
+        assert tails(f) == 0, f.program
+        checked(2)
+
+
+def test_the_result_may_not_lie_where_an_operand_of_the_product_is():
+    """Of a chain of products arrays are used again as soon as they are free: the sum of one may lie where its operand was."""
+    x = gd.input("x", (50, 50), "float32")
+    ws = [gd.input(f"w{k}", (50, 50), "float32") for k in range(6)]
+    h = x
+    for w in ws:
+        h = gd.tanh(h @ w + 1.0) * 0.5 + h
+    f = gd.function([x, *ws], h)
+    arrays = [array((50, 50)) for _ in range(7)]
+    want = gd.function([x, *ws], h, passes=("merge", "algebra", "stable_forms", "fold", "fuse"))(*arrays)
+    assert f(*arrays).tobytes() == want.tobytes()
+    checked()
+
+
+def test_an_update_behind_the_commit_mark_is_no_tail():
+    w, x = gd.variable(np.eye(30, dtype="f4"), "w"), gd.input("x", (30, 30), "float32")
+    f = gd.function([x], [], updates={w: w + 0.5 * (x.T @ x)})
+    a = array((30, 30))
+    f(a)
+    np.testing.assert_allclose(w.value, np.eye(30) + 0.5 * (a.T @ a), rtol=1e-5, atol=1e-5)
+    assert tails(f) == 0
+    checked(2)
+
+
+def test_a_call_that_is_interrupted_goes_on(monkeypatch):
+    """With a small budget a call returns to Python many times on its way."""
+    from graphdiff.runtime import execute
+    a, w, b = array((900, 500)), array((500, 700)), array((700,))
+    nodes = [gd.input(n, v.shape, v.dtype) for n, v in zip("awb", (a, w, b), strict=True)]
+    y = gd.relu(nodes[0] @ nodes[1] + nodes[2])
+    want = gd.function(nodes, y)(a, w, b)
+    monkeypatch.setattr(execute, "SLICE_NS", 1000)
+    assert gd.function(nodes, y)(a, w, b).tobytes() == want.tobytes()
+    checked()
