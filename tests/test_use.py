@@ -1,5 +1,6 @@
 """Bugs a new user met: named sizes in slices and constants, located messages of wrong arguments, forward mode through checkpoints."""
 import itertools
+import warnings
 
 import numpy as np
 import pytest
@@ -219,3 +220,84 @@ def test_norms_are_smooth_at_the_origin(ord):
     assert [r.tolist() for r in f(np.zeros(3))] == [0.0, [0.0] * 3]
     a = np.array([1.0, -2.0, 0.5])
     np.testing.assert_allclose(f(a)[0], np.linalg.norm(a, ord), rtol=1e-14)
+
+
+def test_a_softmax_with_a_temperature_is_one_function_in_float16():
+    x = gd.input("x", (2,), "float16")
+    y = gd.softmax(x, temperature=1e-4)
+    p, g = gd.function([x], [y, gd.grad(y[1], x)])(np.array([10, 12], "f2"))
+    np.testing.assert_array_equal(p, np.array([0, 1], "f2"))
+    np.testing.assert_array_equal(g, np.zeros(2, "f2"))
+    a = np.array([20, 20.015625], "f2")
+    for t in (0.01, np.float16(0.25), 3):
+        e = np.exp((a.astype(float) - a.max()) / float(t))
+        got = gd.function([x], gd.softmax(x, temperature=t))(a)
+        assert got.dtype == np.float16
+        np.testing.assert_allclose(got.astype(float), e / e.sum(), rtol=1e-3)
+        checked()
+    assert gd.softmax(x, temperature=gd.input("t")).dtype == np.float64
+
+
+def test_linspace_of_integers_rounds_down():
+    for a in ((-5, 5, 4), (0, -3, 5), (0.5, 9.9, 7), (3, 3, 2)):
+        for dtype in (int, "int32", "float32", "float16"):
+            want = np.linspace(*a, dtype=dtype)
+            got = gd.evaluate(gd.linspace(*a, dtype=dtype))
+            assert got.dtype == want.dtype
+            np.testing.assert_array_equal(got, want)
+            checked(2)
+
+
+def test_einsum_casts_what_it_may():
+    x, i = gd.input("x", (2,)), gd.input("i", (2,), "int32")
+    for casting in ("safe", "no", "equiv", "same_kind"):
+        with pytest.raises(gd.errors.DTypeError, match=f"operand 0 is float64, which is not cast to dtype='int32' by casting='{casting}'"):
+            gd.einsum("i,i->", x, x, dtype="int32", casting=casting)
+        checked()
+    assert gd.evaluate(gd.einsum("i,i->", x, x, dtype="int32", casting="unsafe"), {x: [1.7, 2.7]}) == 5
+    assert gd.einsum("i,i->", i, i, dtype="float64").dtype == np.float64
+    assert gd.einsum("i,i->", x, x, dtype="float32", casting="same_kind").dtype == np.float32
+
+
+def test_values_of_inputs_that_a_trace_does_not_need():
+    x, t = gd.input("x"), gd.input("t", ("batch",))
+    made = gd.trace(x * 2, at={x: 1.0, t: np.ones(3)})
+    assert "2" in str(made)
+    assert gd.draw(x * 2, at={x: 1.0, t: np.ones(3)}).svg.startswith("<")
+
+
+def test_a_point_without_a_derivative_is_no_wrong_rule():
+    x = gd.input("x", (3,))
+    for f, a in ((gd.max, [1, 1, 1]), (lambda x: gd.sum(x ** 1.5), [0, 0, 1]), (lambda x: gd.sum(gd.where(x > 0, gd.log(x), 0.0)), [0, 1, 2]),
+                 (lambda x: gd.sum(gd.log(x)), [-1, 1, 2]), (lambda x: gd.sum(gd.sqrt(x)), [0, 1, 2]), (lambda x: gd.sum(gd.cbrt(x)), [0, 1, 2]),
+                 (lambda x: gd.sum(gd.arcsin(x)), [1, 0, 0])):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(gd.errors.GradientError, match=r"is at a kink, or at the edge of its domain(.|\n)*test_use\.py"):
+                gd.check_grads(f(x), x, {x: np.array(a, float)})
+        checked()
+    for f in (gd.abs, gd.relu, lambda x: gd.clip(x, 0, 1)):                     # the convention is what a central difference says
+        gd.check_grads(gd.sum(f(x)), x, {x: np.array([0.0, 1, 2])}, order=1)
+
+
+def test_errors_name_what_was_given():
+    attention = gd.nn.MultiHeadAttention(4, 2)
+    with pytest.raises(gd.errors.ShapeError, match=r"the context is float32\[2, 6, 3\], 4 numbers are needed along axis -1"):
+        attention(gd.input("q", (2, 5, 4), "float32"), gd.input("c", (2, 6, 3), "float32"))
+    with pytest.raises(gd.errors.DTypeError, match=r"the target is float64\[3\], without an axis of classes: labels are integers"):
+        gd.losses.cross_entropy(gd.input("z", (3, 4)), gd.input("t", (3,)))
+    x = gd.input("x", (2,))
+    f = gd.function([x], {"loss": gd.sum(x), "twice": 2 * x})
+    with pytest.raises(gd.errors.ShapeError, match=r"out\['loss'\]: shape \[2\] given, \[\] needed"):
+        f(np.ones(2), out={"loss": np.ones(2), "twice": np.ones(2)})
+    a = np.ones(3)
+    with pytest.raises(gd.errors.ShapeError, match=r"out\['v'\] and out\['u'\] overlap in memory"):
+        gd.function([x], {"u": x, "v": 2 * x})(np.ones(2), out={"u": a[:2], "v": a[1:]})
+
+
+def test_a_blank_name_has_a_slot_too():
+    a = gd.input("a")
+    for name in (" ", "  ", ""):
+        dot = str(gd.draw(gd.function([a], gd.sin(a).named(name) * 2)))
+        assert "></FONT>" not in dot
+        checked()

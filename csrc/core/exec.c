@@ -30,7 +30,7 @@ typedef struct task {
     const gdi_step *step;
     const gdi_call *call;
     char *scratch;
-    int phase;
+    int phase, head;         /* head: what the items of phase 0 take is made first */
 } task;
 
 static int run_slices(const task *t, int64_t lo, int64_t hi, char *local, gd_fault *fault)
@@ -63,6 +63,8 @@ static int run_kernel(const task *t, int64_t lo, int64_t hi, char *local, gd_fau
 {
     gdi_call call = *t->call;
     call.fault = fault;
+    if (t->head && t->phase == 0)
+        return gdi_head_run(t->step->u.launch, &call, t->base, lo, hi, local);
     return t->step->u.launch->kernel->run(&call, t->phase, lo, hi, local);
 }
 
@@ -206,7 +208,7 @@ static int run_structural(run *r, const gdi_step *s)
         call.done = gdi_tail_done;
         call.tail = &tail;
     }
-    task t = {.run = run_kernel, .base = r->base, .step = s, .call = &call};
+    task t = {.run = run_kernel, .base = r->base, .step = s, .call = &call, .head = l->head.kind != GDI_NOTHING && !r->apart};
     for (; r->w->phase < l->kernel->phases; r->w->phase++) {
         t.phase = r->w->phase;
         t.items = l->phase[t.phase].items;
@@ -256,6 +258,11 @@ static int run_rows(run *r, const gdi_step *s)
 
 static int run_big(run *r, const gdi_step *s)
 {
+    if (s->kind == GDI_HEAD) {
+        if (!r->apart)
+            return GD_OK;
+        s = s->u.head;
+    }
     switch (s->kind) {
     case GDI_FLAT: return run_flat(r, s);
     case GDI_BLOCKS: return run_plan(r, s);

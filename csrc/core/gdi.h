@@ -34,6 +34,11 @@ typedef struct gdi_call {
     const struct gdi_tail *tail;
 } gdi_call;
 
+/* Of an operand that is one run of elements, item i takes `part` from (i / parts) line + (i % parts) part on, or what is left of the line. */
+typedef struct gdi_takes {
+    int64_t line, part, parts;
+} gdi_takes;
+
 /* A structural kernel. Phases run one after the other; the items of a phase are independent of each other. */
 typedef struct gdi_kernel {
     int (*check)(const gdi_call *c);                     /* GD_OK, or GD_BAD_PROGRAM: ranks, shapes, dtypes, attrs */
@@ -42,7 +47,8 @@ typedef struct gdi_kernel {
     int64_t (*items)(const gdi_call *c, int phase);
     int64_t (*grain)(const gdi_call *c, int phase);      /* items that take about 50 us together; NULL: 1 */
     int (*run)(const gdi_call *c, int phase, int64_t lo, int64_t hi, char *local);
-    int (*reports)(const gdi_call *c);                   /* out is contiguous: does run() call done once for every element? NULL: never */
+    int (*reports)(const gdi_call *c);                   /* does run() call done once for every element? NULL: never */
+    int (*takes)(const gdi_call *c, gdi_takes *t);       /* 1: items of phase 0 take the only operand by and by (*t), and no other phase does */
 } gdi_kernel;
 
 /* From so many bytes of operands on, they come from beyond the second cache. */

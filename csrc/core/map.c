@@ -582,12 +582,14 @@ static void hold_period(const gdi_plan *p, feed *f, int64_t element, int64_t cou
     }
 }
 
-void gdi_map_run_parts(const gdi_plan *p, char *const *base, int64_t first, int64_t count, int64_t rows, int64_t step, char *local)
+void gdi_map_run_parts(const gdi_plan *p, char *const *base, int64_t first, int64_t count, int64_t rows, int64_t step, char *to, char *local)
 {
     feed f[GDI_FUSED_OPERANDS];
     values v;
     block b;
     begin(p, base, local, f, &v);
+    if (to)
+        f[0].data = (char *)((uintptr_t)to - (uintptr_t)(first * p->operand[0].size));
     for (int64_t row = 0; row < rows; row++, first += step)
         for (int64_t at = first, end = first + count; at < end; at += b.count) {
             locate_at(p, at, end - at, &b);

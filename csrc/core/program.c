@@ -105,7 +105,7 @@ static int prepare(gd_program *p, const gd_program_spec *s, const gdi_table *t, 
         }
     }
     gdi_scalars_finish(p);
-    gdi_tails_find(p, s);
+    gdi_join_steps(p, s);
     return GD_OK;
 }
 
@@ -171,8 +171,9 @@ void gd_program_free(gd_program *p)
     if (!p)
         return;
     for (int64_t i = 0; p->step && i < p->n_step; i++) {
-        if (p->step[i].kind == GDI_BLOCKS)
-            gdi_free(p->step[i].u.plan);
+        const gdi_step *step = p->step[i].kind == GDI_HEAD ? p->step[i].u.head : p->step + i;
+        if (step->kind == GDI_BLOCKS)
+            gdi_free(step->u.plan);
         else if (p->step[i].kind == GDI_ROWS)
             gdi_free(p->step[i].u.rows);
         else if (p->step[i].kind == GDI_STRUCTURAL)
@@ -194,6 +195,14 @@ int64_t gd_program_tails(const gd_program *p)
     int64_t n = 0;
     for (int64_t i = 0; i < p->n_step; i++)
         n += p->step[i].kind == GDI_STRUCTURAL && p->step[i].u.launch->tail;
+    return n;
+}
+
+int64_t gd_program_heads(const gd_program *p)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < p->n_step; i++)
+        n += p->step[i].kind == GDI_HEAD;
     return n;
 }
 

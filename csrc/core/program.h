@@ -62,7 +62,8 @@ enum gdi_step_kind {
     GDI_FLAT,                /* the same, many elements: cut into slices */
     GDI_BLOCKS,              /* elementwise with a gdi_plan */
     GDI_ROWS,                /* a plan of rows (rows.h) */
-    GDI_STRUCTURAL           /* a kernel with a gdi_launch */
+    GDI_STRUCTURAL,          /* a kernel with a gdi_launch */
+    GDI_HEAD                 /* done with the next step, which is structural */
 };
 
 typedef struct gdi_step {
@@ -78,6 +79,7 @@ typedef struct gdi_step {
         struct gdi_plan *plan;
         struct gdi_rows *rows;
         struct gdi_launch *launch;
+        const struct gdi_step *head;
     } u;
     uint32_t n;              /* GDI_SMALL, GDI_FLAT: elements; GDI_SCALARS: steps */
     uint8_t kind;
@@ -185,7 +187,9 @@ typedef struct gdi_phase {
 /* A structural step. */
 typedef struct gdi_launch {
     const gdi_kernel *kernel;
-    const gdi_step *tail;    /* the next step, which is done to what is done of the result (tail.c), or NULL */
+    gdi_step head;           /* the step before, which is done to parts as they are taken (together.c); of kind GDI_NOTHING: none is */
+    gdi_takes takes;
+    const gdi_step *tail;    /* the next step, which is done to parts of the result as they are there, or NULL */
     const int64_t *attr;
     int32_t n_attr, n_out, n_in;
     gdi_phase *phase;
@@ -276,16 +280,18 @@ enum { GDI_MAP_RAW_NBYTES = GDI_TILE_ROWS * GDI_TILE_STRIDE * 8, GDI_MAP_WIDE_NB
 void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, char *local, char *scratch);
 /* after all items: sums of rows that took several; scratch has the sums of the items */
 void gdi_map_join(const gdi_plan *p, char *const *base, char *scratch);
-/* map.c: what lies at elements first, first + step, .. of the outputs, `rows` times `count` of them, for a plan that gdi_map_has_parts */
-void gdi_map_run_parts(const gdi_plan *p, char *const *base, int64_t first, int64_t count, int64_t rows, int64_t step, char *local);
+/* map.c: what lies at elements first, first + step, .. of the outputs, `rows` times `count` of them, for a plan that gdi_map_has_parts;
+ * to: NULL, or where the first one of the first output goes instead */
+void gdi_map_run_parts(const gdi_plan *p, char *const *base, int64_t first, int64_t count, int64_t rows, int64_t step, char *to, char *local);
 int gdi_map_has_parts(const gdi_plan *p);
-/* tail.c: finds the tails of a program's structural steps; a part of one. */
+/* together.c: finds the heads and tails of a program's structural steps; a part of a tail; items of phase 0 with what they take made first. */
 typedef struct gdi_tail {
     const gdi_step *step;
     char *const *base;
 } gdi_tail;
-void gdi_tails_find(gd_program *p, const gd_program_spec *s);
+void gdi_join_steps(gd_program *p, const gd_program_spec *s);
 void gdi_tail_done(const gdi_call *c, int64_t first, int64_t count, int64_t rows, int64_t step, char *local);
+int gdi_head_run(const gdi_launch *l, const gdi_call *c, char *const *base, int64_t lo, int64_t hi, char *local);
 /* pool.c: f(arg, chunk, thread) for every chunk on up to `threads` threads. 0: done; else nothing ran */
 int gdi_pool_run(int threads, int64_t chunks, void (*f)(void *arg, int64_t chunk, int thread), void *arg);
 #endif

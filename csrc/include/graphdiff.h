@@ -97,6 +97,7 @@ int gd_program_new(const gd_program_spec *spec, gd_program **out, gd_fault *faul
 void gd_program_free(gd_program *p);
 int64_t gd_program_nbytes(const gd_program *p);
 int64_t gd_program_tails(const gd_program *p);      /* for tests: instructions that are done part by part with the one before */
+int64_t gd_program_heads(const gd_program *p);      /* for tests: with the one after them */
 int64_t gd_program_norms(const gd_program *p);      /* for tests: instructions that run as normalisations of whole rows */
 
 /* A workspace holds the arena and the scratch of one running call. One call uses it at a time. */

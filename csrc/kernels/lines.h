@@ -4,6 +4,15 @@
 #ifndef GDI_LINES_H
 #define GDI_LINES_H
 
+/* Is an operand one run of elements, in C order? */
+static int lies_in_a_run(const gdi_operand *o)
+{
+    int64_t n = 1;
+    for (int d = o->ndim - 1; d >= 0; n *= o->shape[d--])
+        if (o->shape[d] != 1 && o->stride[d] != n) return 0;
+    return 1;
+}
+
 enum { LINES_MAX = 4 };              /* operands */
 typedef struct gdi_lines {
     int ndim, n;

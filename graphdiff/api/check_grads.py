@@ -129,7 +129,8 @@ def _complex_step(ys: Sequence[Node], x: Node, v: Any, feeds: Mapping[Node, Any]
             values = reference_values(ys, fed, complex_ok=True)
     except (TypeError, ValueError, np.exceptions.ComplexWarning):
         return None
-    return [np.imag(values[y]) / STEP if np.iscomplexobj(values[y]) else np.zeros(values[y].shape) for y in ys]
+    with np.errstate(all="ignore"):
+        return [np.imag(values[y]) / STEP if np.iscomplexobj(values[y]) else np.zeros(values[y].shape) for y in ys]
 
 
 def _central(ys: Sequence[Node], x: Node, v: Any, feeds: Mapping[Node, Any], step: float) -> list[Any]:
@@ -143,6 +144,25 @@ def _central(ys: Sequence[Node], x: Node, v: Any, feeds: Mapping[Node, Any], ste
         return [values[y].astype(np.float64) for y in ys]
     with np.errstate(all="ignore"):
         return [(8 * (b - c) - (a - d)) / (12 * step) for a, b, c, d in zip(f(2), f(1), f(-1), f(-2), strict=True)]
+
+
+def _is_kink(y: Node, x: Node, v: Any, feeds: Mapping[Node, Any], rtol: float, step: float) -> bool:
+    """Do differences to both sides disagree, or none settle, or is one of them no number? Then none tells a derivative.
+
+    Of a smooth function half the step halves what is left between the sides, and between one step and the next.
+    """
+    def f(h: float) -> Any:
+        at = feeds[x].astype(np.float64) + h * v.astype(np.float64)
+        return np.asarray(reference_values([y], {**feeds, x: at}, complex_ok=True)[y], np.float64)
+    with np.errstate(all="ignore"):
+        here, steps = f(0), (step, step / 2, step / 4)
+        before, after = [[(f(sign * h) - here) / (sign * h) for h in steps] for sign in (-1, 1)]
+        if not np.isfinite([*before, *after]).all():
+            return True
+        least = 30 * rtol * _magnitude(here, *before, *after)
+        gap, next_gap = (np.abs(b - a) for b, a in zip(before[:2], after[:2], strict=True))
+        moves = [(np.abs(side[0] - side[1]), np.abs(side[1] - side[2])) for side in (before, after)]
+        return any(bool(((small > 0.75 * large) & (small > least)).any()) for large, small in ((gap, next_gap), *moves))
 
 
 def _differs(got: Any, want: Any, scale: Any, rtol: float) -> bool:
@@ -297,6 +317,7 @@ def _accuse(claims: _Claims, values: Sequence[Any], found: tuple[str, int, float
     total = f"{mode} mode, order {now}, with respect to {x.label!r}: {got!r} along a random direction, not {want!r}"
     feeds = claims.feeds
     base = reference_values([*claims.nodes, *claims.ys, *path], feeds)
+    kink: Node | None = None
     # A custom gradient is judged first: its body's nodes are right, and its users' are too.
     for node in sorted(path, key=lambda n: 0 if _opaque(n) else 1 if n.op != "custom" else 2):
         if _opaque(node):
@@ -309,9 +330,15 @@ def _accuse(claims: _Claims, values: Sequence[Any], found: tuple[str, int, float
         if bad is None:
             continue
         how, operand, claimed, real = bad
+        if node.op != "custom" and _at_a_kink(node, base):
+            kink = node if kink is None else kink
+            continue
         rule = f"the custom gradient of {node._attrs[0].name!r}" if node.op == "custom" else f"the derivative rule of {node.op.name}"
         raise _error(f"check_grads: {rule} is wrong in operand {operand} ({how} mode): alone it gives {claimed!r}, its reference "
                      f"{real!r}; seen in {total}", node)
+    if kink is not None:
+        raise _error(f"check_grads: {kink.op.name} is at a kink, or at the edge of its domain or beyond, at this point, where no difference tells "
+                     f"a derivative: check beside it; seen in {total}", kink)
     plain = [base[n] for n in claims.nodes]
     if _verdict(claims, plain, feeds, kind) is None:
         order = [n for n in toposort(claims.nodes) if n.inputs and n.dtype.kind == "f"]
@@ -357,6 +384,17 @@ def _alone(node: Node, base: Mapping[Node, Any], feeds: Mapping[Node, Any], mode
             start = 1 if custom else 0
             return mode, _position(node, x, start), got, want
     return None
+
+
+def _at_a_kink(node: Node, base: Mapping[Node, Any]) -> bool:
+    """Does a node have no derivative at its operands, by differences of its reference to both sides of each?"""
+    holes = {x: _hole(x, x.label) for x in node.inputs}
+    copy = new_node(node.op, tuple([holes[x] for x in node.inputs]), node._attrs, node.shape, node.dtype, node._site, None, node.name)
+    fed = {h: np.asarray(base[x], x.dtype) for x, h in holes.items()}
+    rtol, step = CENTRAL[_narrowest([node, *[x for x in holes if x.dtype.kind == "f"]])]
+    rng = np.random.default_rng(7)
+    return any(_is_kink(copy, h, w, fed, rtol, step) for x, h in holes.items() if x.dtype.kind == "f" and x.size
+               for w in (_random(rng, fed[h]), *(_axes(fed[h]) if x.size <= FEW else ())))
 
 
 def _position(node: Node, x: Node, start: int) -> int:

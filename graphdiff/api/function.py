@@ -29,7 +29,7 @@ from ..plan.schedule import schedule
 from ..runtime.execute import Gate, Loaded, Workspace
 from ..runtime.native import ELEMENTWISE
 from ..specs import has_dims, match_shapes
-from .targets import check_apart, check_targets, in_structure, share_memory
+from .targets import called, check_apart, check_targets, in_structure, share_memory
 
 MOST_THREADS = 1024     # that are asked for; the core starts 64 at most (GDI_MAX_THREADS)
 CACHE = 256         # programs a function keeps, one per set of sizes: as many as lengths of sentences differ by
@@ -219,7 +219,7 @@ class Function:
     def _into(self, loaded: Loaded, args: Sequence[Any], out: Any) -> Any:
         """Results into the caller's arrays: directly where that is safe, else computed first and copied."""
         targets = in_structure(self.keys, out, len(self.outputs))
-        safe = check_targets(targets, loaded.out_specs)
+        safe = check_targets(targets, loaded.out_specs, self.keys)
         if safe:
             read = [a for a in args if isinstance(a, np.ndarray)]
             safe = not share_memory(targets, [*read, *[v.array for v in self._state]])
@@ -334,10 +334,11 @@ class Bound:
         else:
             results = in_structure(function.keys, out, len(function.outputs))
             for i, (t, (shape, dtype)) in enumerate(zip(results, loaded.out_specs, strict=True)):
-                Gate(f"out[{i}]", shape, dtype).check(t, convert=False, read=False)
+                name = called(function.keys, i)
+                Gate(name, shape, dtype).check(t, convert=False, read=False)
                 if t.shape != shape or not t.flags.writeable:
-                    raise ShapeError(f"out[{i}]: a writeable array of shape {list(shape)} is needed")
-            check_apart(results)
+                    raise ShapeError(f"{name}: a writeable array of shape {list(shape)} is needed")
+            check_apart(results, function.keys)
             if share_memory(results, arrays):
                 raise ShapeError("out: an array overlaps one of the arguments")
         self._held = [native.from_buffer(a) for a in [*arrays, *results]]

@@ -34,7 +34,12 @@ def in_structure(keys: Any, out: Any, n: int) -> list[Any]:
     return list(out)
 
 
-def check_targets(targets: Sequence[Any], specs: Sequence[tuple[tuple[int, ...], Any]]) -> bool:
+def called(keys: Any, i: int) -> str:
+    """What target i is to the caller: keys as of in_structure."""
+    return f"out[{i if keys is None or keys is tuple else keys[i]!r}]"
+
+
+def check_targets(targets: Sequence[Any], specs: Sequence[tuple[tuple[int, ...], Any]], keys: Any = tuple) -> bool:
     """Are all plain contiguous arrays, which a run can write to? Raises where one is not what it must be, or two share memory."""
     plain = True
     for i, (t, (shape, dtype)) in enumerate(zip(targets, specs, strict=True)):
@@ -42,8 +47,8 @@ def check_targets(targets: Sequence[Any], specs: Sequence[tuple[tuple[int, ...],
             flags = t.flags
             if flags.c_contiguous and flags.writeable and flags.aligned:
                 continue
-        plain = _check_odd(f"out[{i}]", t, shape, dtype) and plain
-    check_apart(targets)
+        plain = _check_odd(called(keys, i), t, shape, dtype) and plain
+    check_apart(targets, keys)
     return plain
 
 
@@ -90,7 +95,7 @@ def _span(a: np.ndarray[Any, Any]) -> Span:
     return first, last + a.itemsize
 
 
-def check_apart(targets: Sequence[Any]) -> None:
+def check_apart(targets: Sequence[Any], keys: Any = tuple) -> None:
     """Raise ShapeError if two of them have a byte in common: what they span may meet where their elements do not."""
     if len(targets) < 2:
         return
@@ -102,7 +107,7 @@ def check_apart(targets: Sequence[Any]) -> None:
             for s in near:
                 if np.shares_memory(targets[s[2]], targets[here[2]], max_work=-1):
                     i, j = sorted((s[2], here[2]))
-                    raise ShapeError(f"out[{j}] and out[{i}] overlap in memory")
+                    raise ShapeError(f"{called(keys, j)} and {called(keys, i)} overlap in memory")
         near.append(here)
 
 

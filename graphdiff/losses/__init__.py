@@ -144,6 +144,8 @@ def cross_entropy(logits: Any, target: Any, *, axis: int = -1, label_smoothing: 
     if t.dtype.kind in "iu":
         per_sample = -_picked(logs, t, axis)
     elif t.dtype.kind == "f":
+        if t.ndim == z.ndim - 1:
+            raise DTypeError(f"the target is {t.spec}, without an axis of classes: labels are integers\nhint: target.astype('int64')")
         z, t = _same(z, t, ("the logits", "the target"))
         t = cast(t, logs.dtype)
         impossible = logical_and(equal(t, 0.0), equal(logs, -float("inf")))      # 0 log 0 = 0: a class ruled out by both

@@ -50,7 +50,7 @@ class MultiHeadAttention(Layer):
             raise ShapeError(f"{self.name}: the input is {x.spec}, [batch, length, {self.n}] is needed")
         checks.features(x, -1, self.n, self.name)
         source = x if context is None else as_node(context)
-        checks.features(source, -1, self.n_context, self.name)
+        checks.features(source, -1, self.n_context, self.name, "input" if source is x else "context")
         y = F.multi_head_attention(self._project(x, "q"), self._project(source, "k"), self._project(source, "v"), self.heads, mask,
                                    causal=causal)
         y = self._project(y, "o")

@@ -34,9 +34,9 @@ def floating(dtype: Any) -> Any:
     return d
 
 
-def features(x: Any, axis: int, n: int, layer: str) -> None:
-    """x has n numbers along the axis; a clear error names the layer otherwise."""
+def features(x: Any, axis: int, n: int, layer: str, what: str = "input") -> None:
+    """x has n numbers along the axis; a clear error names the layer, and what x is to it, otherwise."""
     if not hasattr(x, "ndim"):
-        raise NodeTypeError(f"{layer}: the input is a node or an array, not a {type(x).__name__}")
+        raise NodeTypeError(f"{layer}: the {what} is a node or an array, not a {type(x).__name__}")
     if x.ndim < (axis + 1 if axis >= 0 else -axis) or (isinstance(x.shape[axis], int) and x.shape[axis] != n):
-        raise ShapeError(f"{layer}: the input is {format_spec(x.shape, x.dtype)}, {n} numbers are needed along axis {axis}")
+        raise ShapeError(f"{layer}: the {what} is {format_spec(x.shape, x.dtype)}, {n} numbers are needed along axis {axis}")

@@ -164,8 +164,9 @@ def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retste
     if isinstance(num, (Node, bool)) or not hasattr(num, "__index__") or num < 0:
         raise ShapeError(f"num must be a whole number, at least 0, not {num!r}")
     check_memory((num.__index__(), *np.broadcast_shapes(np.shape(start), np.shape(stop))), FLOAT64)
-    values, step = np.linspace(start, stop, num, endpoint=flag(endpoint, "endpoint"), retstep=True, axis=axis)
-    node = make_constant(values.astype(FLOAT64 if dtype is None else as_dtype(dtype)))
+    wanted = FLOAT64 if dtype is None else as_dtype(dtype)
+    values, step = np.linspace(start, stop, num, endpoint=flag(endpoint, "endpoint"), retstep=True, dtype=wanted, axis=axis)
+    node = make_constant(values)
     return (node, step) if flag(retstep, "retstep") else node
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..dims import unify
-from ..dtypes import FLOAT16, FLOAT32, PROMOTE, as_dtype
-from ..errors import NodeTypeError, ShapeError, show_name
+from ..dtypes import FLOAT16, FLOAT32, PROMOTE, asked_dtype
+from ..errors import DTypeError, NodeTypeError, ShapeError, show_name
 from ..graph.build import CONSTANT, as_node, make, public
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
@@ -252,7 +252,7 @@ def _put_on_diagonals(y: Node, distinct: str, out: str) -> Node:
 
 
 def _check_options(optimize: Any, order: Any, casting: Any) -> None:
-    """What NumPy takes, for all that it has no effect."""
+    """What NumPy takes, for all that order and optimize have no effect."""
     path = isinstance(optimize, (list, tuple)) and len(optimize) > 0 and optimize[0] in ("einsum_path", "greedy", "optimal")
     if not path and optimize not in (None, True, False, "greedy", "optimal"):
         raise NodeTypeError(f"optimize is True, False, 'greedy', 'optimal' or a path of numpy.einsum_path, not {optimize!r}")
@@ -270,8 +270,9 @@ def einsum(*operands: Any, dtype: Any = None, out: Any = None, optimize: Any = T
     Without "->" the output is the axes under an ellipsis, then the labels that occur once, in alphabetical order. A label
     repeated in an operand takes its diagonal, one repeated in the output writes a diagonal among zeros (NumPy refuses
     that). An axis of size 1 stretches. Dtypes: all, promoted; sums stay in that dtype (integers wrap). Linear in every operand.
-    The order of products is chosen for the sizes; optimize, order and casting are accepted and without effect.
-    Raises ShapeError naming the label and both lengths, or the operand whose axes its subscripts do not fit.
+    dtype: that of operands and result; casting: what operands may be cast to it, as in numpy.can_cast.
+    The order of products is chosen for the sizes; optimize and order are accepted and without effect.
+    Raises DTypeError where casting forbids dtype, ShapeError naming the label and both lengths, or the operand whose axes its subscripts do not fit.
     """
     if out is not None:
         raise NodeTypeError("a node cannot be written into an array (out=)")
@@ -289,7 +290,13 @@ def einsum(*operands: Any, dtype: Any = None, out: Any = None, optimize: Any = T
     common = nodes[0].dtype
     for x in nodes[1:]:
         common = PROMOTE[common, x.dtype]
-    nodes = [cast(x, common if dtype is None else as_dtype(dtype)) for x in nodes]
+    if dtype is not None:
+        common = asked_dtype(dtype)
+        for k, x in enumerate(nodes):
+            if not np.can_cast(x.dtype, common, casting):   # type: ignore[arg-type]
+                raise DTypeError(f"operand {k} is {x.dtype}, which is not cast to dtype={common.name!r} by casting={casting!r}"
+                                 f"\nhint: astype({common.name!r}) if that is meant")
+    nodes = [cast(x, common) for x in nodes]
     terms, result = _spell_out(*_split(equation, len(nodes)), [x.shape for x in nodes])
     for k, x in enumerate(nodes):
         nodes[k], terms[k] = _take_diagonals(x, terms[k], k)

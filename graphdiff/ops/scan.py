@@ -133,9 +133,11 @@ def softmax(x: Any, axis: int = -1, temperature: Any = 1) -> Node:
         t = np.asarray(temperature)
         if t.dtype.kind not in "iuf" or not np.all(t > 0):
             raise ShapeError(f"temperature must be larger than 0, not {temperature!r}")
-    if isinstance(temperature, Node) or t.ndim or temperature != 1:
-        x = x / temperature
-    return make(SOFTMAX, (x,), (normalize_axis(axis, x.ndim),))
+    axis = normalize_axis(axis, x.ndim)
+    if not isinstance(temperature, Node) and not t.ndim and temperature == 1:
+        return make(SOFTMAX, (x,), (axis,))
+    y = x.astype(FLOAT32) / temperature if x.dtype is FLOAT16 else x / temperature       # one function, rounded once
+    return cast(make(SOFTMAX, (y,), (axis,)), FLOAT16 if y.dtype is FLOAT32 and x.dtype is FLOAT16 else y.dtype)
 
 
 @public

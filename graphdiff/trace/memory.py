@@ -90,6 +90,8 @@ class Map:
     def fitting(self, slot: Slot) -> str:
         """As much of a slot's text as its rectangle holds."""
         room = int((sum(c[0] for c in self.columns[slot.column0:slot.column1]) - 4) / CHARACTER)
+        if not slot.text.strip():
+            return "\u00a0"            # Graphviz takes no text without a character
         if len(slot.text) <= room:
             return slot.text
         word = slot.text.split(" ")[0]

@@ -46,7 +46,7 @@ def values(nodes: Sequence[Node], at: Mapping[Node, Any], passes: bool = False) 
         raise ShapeError(f"trace: {error}\n  given   {seen}") from None
     unique = list({id(n): n for n in nodes}.values())
     outputs, leaves = unique, inputs
-    if any(has_dims(n.shape) for n in toposort(unique)) or any(n.op.name == "dim" for n in toposort(unique)):
+    if any(has_dims(n.shape) for n in (*inputs, *toposort(unique))) or any(n.op.name == "dim" for n in toposort(unique)):
         outputs, leaves = concrete(unique, inputs, bindings)
     if passes:
         outputs = run_passes(outputs, chosen(None), _constants, {})

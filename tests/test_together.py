@@ -1,4 +1,5 @@
-"""What follows a product or a convolution, done part by part with it: the bits of one after the other, and that it happens at all."""
+"""What follows a product or a convolution, and what a reduction or a softmax takes, done part by part with it: the bits of one after the
+other, and that it happens at all."""
 import itertools
 
 import numpy as np
@@ -13,6 +14,10 @@ RNG = np.random.default_rng(8)
 
 def tails(f):
     return lib.gd_program_tails(f._static.handle.c)
+
+
+def heads(f):
+    return lib.gd_program_heads(f._static.handle.c)
 
 
 def array(shape, dtype="float32"):
@@ -152,3 +157,96 @@ def test_a_call_that_is_interrupted_goes_on(monkeypatch):
     monkeypatch.setattr(execute, "SLICE_NS", 1000)
     assert gd.function(nodes, y)(a, w, b).tobytes() == want.tobytes()
     checked()
+
+
+# -- heads ---------------------------------------------------------------------------------------------------------------
+
+TAKEN = {
+    "max": gd.max, "min": gd.min, "argmax": gd.argmax, "argmin": gd.argmin, "prod": gd.prod, "logsumexp": gd.logsumexp, "softmax": gd.softmax,
+    "log_softmax": gd.log_softmax,
+}
+
+
+def made_before(before, taker, arrays, count=1, threads=1):
+    """taker(before(*arrays)) as one function, with `count` heads, and as two: the same bits."""
+    nodes = [gd.input(f"x{k}", a.shape, a.dtype) for k, a in enumerate(arrays)]
+    made = before(*nodes)
+    f = gd.function(nodes, taker(made), threads=threads)
+    got = f(*arrays)
+    assert heads(f) == count, f.program
+    values = gd.function(nodes, made, threads=1)(*arrays)
+    y = gd.input("y", values.shape, values.dtype)
+    want = gd.function([y], taker(y), threads=1)(values)
+    assert got.dtype == want.dtype
+    assert got.tobytes() == want.tobytes()
+    assert f(*arrays).tobytes() == want.tobytes()
+    checked(4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(300, 257), (3, 30000), (2, 3, 5, 4001), (2000, 64), (1, 4096 * 33), (129, 1000)])
+@pytest.mark.parametrize("name", TAKEN)
+def test_lines_that_are_taken(name, shape, dtype):
+    x, y, row, column = array(shape, dtype), array(shape, dtype), array(shape[-1:], dtype), array((*shape[:-1], 1), dtype)
+    long = name in ("softmax", "log_softmax") and shape[-1] > 65536
+    for before, arrays in ((lambda x, y: x * y, [x, y]), (lambda x, r: gd.tanh(x + r) * 0.5, [x, row]), (lambda x, c: x - c, [x, column]),
+                           (lambda x: -gd.abs(x), [x])):
+        made_before(before, lambda v: TAKEN[name](v, axis=-1), arrays, 0 if long else 1)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_everything_and_several_axes_on_several_threads(threads):
+    x, y = array((40, 50, 333)), array((40, 50, 333))
+    for name, axes in (("max", None), ("max", (1, 2)), ("min", (-1,)), ("argmax", None), ("logsumexp", (1, 2)), ("prod", None)):
+        made_before(lambda x, y: x * y + 1.0, lambda v, name=name, axes=axes: TAKEN[name](v, axis=axes), [x, y], threads=threads)
+    made_before(lambda x, y: gd.exp(x) > y, lambda v: gd.any(v, axis=2), [x, y], threads=threads)
+    made_before(lambda x, y: x < y + 20, lambda v: gd.all(v, axis=2), [x, y], threads=threads)
+    made_before(lambda x, y: x < y, lambda v: gd.count_nonzero(v, axis=(1, 2)), [x, y], threads=threads)
+
+
+def test_integers_that_are_taken():
+    x, y = (RNG.integers(-1000, 1000, (400, 501)).astype("int64") for _ in range(2))
+    for take in (lambda v: gd.max(v, axis=1), lambda v: gd.argmin(v, axis=1), lambda v: gd.min(v)):
+        made_before(lambda x, y: x * y - 3, take, [x, y])
+
+
+def test_what_is_no_head():
+    x, y = gd.input("x", (400, 500)), gd.input("y", (400, 500))
+    a, b = RNG.standard_normal((2, 400, 500))
+    v = x * y
+    for outputs in ([v, gd.max(v, axis=1)], [gd.max(v, axis=0)], [gd.max(v.T, axis=0)], [gd.max(v, axis=1), gd.sum(v * v)],
+                    [gd.softmax(v, axis=1), gd.argmax(v, axis=1)], [gd.max(v[:, ::2], axis=1)], [gd.max(x[:10] * y[:10], axis=1)],
+                    [gd.max(v, axis=1), gd.grad(gd.sum(gd.max(v, axis=1)), x)]):
+        f = gd.function([x, y], outputs)
+        want = gd.function([x, y], outputs, passes=())(a, b)
+        for got, other in zip(f(a, b), want, strict=True):
+            np.testing.assert_allclose(got, other, rtol=1e-13)
+        assert heads(f) == 0, f.program
+        checked(1 + len(outputs))
+
+
+def test_a_result_may_not_lie_where_an_operand_of_the_head_is():
+    """Arrays are used again as soon as they are free: the softmax may be planned where what its head reads lies."""
+    x, y = gd.input("x", (300, 400), "float32"), gd.input("y", (300, 400), "float32")
+    h = gd.softmax(x, axis=1)
+    for k in range(5):
+        h = gd.softmax(gd.sin(h * (k + 1.0)) + y, axis=1)
+    out = gd.max(h * h - y, axis=1)
+    f = gd.function([x, y], out)
+    a, b = array((300, 400)), array((300, 400))
+    want = gd.function([x, y], out, passes=("merge", "algebra", "stable_forms", "fold", "fuse"))(a, b)
+    assert f(a, b).tobytes() == want.tobytes()
+    assert f(a, b).tobytes() == want.tobytes()
+    checked(2)
+
+
+def test_times_are_of_one_after_the_other():
+    """Profiled, every instruction runs by itself: with the same results."""
+    x, w = gd.input("x", (300, 400), "float32"), gd.input("w", (400, 400), "float32")
+    f = gd.function([x, w], gd.max(gd.tanh(gd.relu(x @ w + 1.0) * x[:, :1]), axis=1))
+    a, b = array((300, 400)), array((400, 400))
+    want = f(a, b)
+    assert (tails(f), heads(f)) in ((1, 0), (0, 1), (1, 1))
+    f.profile(a, b)
+    assert f(a, b).tobytes() == want.tobytes()
+    checked(2)
