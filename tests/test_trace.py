@@ -646,3 +646,15 @@ def test_where_a_function_has_a_stable_form_the_table_says_what_it_gives():
     x = gd.input("x")
     assert gd.trace(gd.log(x), at={x: 0.0}).note == ""      # infinite in a function as well
     checked(4)
+
+
+def test_inputs_that_are_called_as_rows_are():
+    v1, v2, c1 = gd.inputs("v1 v2 c1")
+    trace = gd.trace(gd.log(v1) + v1 * v2 * c1 * 123456.789, at={v1: 2.0, v2: 5.0, c1: 1.0})
+    text = str(trace)
+    assert "w-2 = v1 = 2" in text and "w-1 = v2 = 5" in text and "v1bar = w-2bar" in text and "123456.789" in text
+    assert not re.search(r"\bv3\b|\bv0\b|123457", text)
+    w1, w2 = gd.inputs("w1 w2")
+    assert "v-1 = w1 = 2" in str(gd.trace(w1 * w2, at={w1: 2.0, w2: 3.0}))
+    assert "w1 = " in str(gd.trace((w2 * 2.0).named("w1") + 1.0, at={w2: 3.0}))
+    checked(8)

@@ -34,12 +34,13 @@ class Piece(NamedTuple):
 
 
 class Name(NamedTuple):
-    """What a value is called: v with a number, or a user's word; bars count over it for adjoints, dots for tangents."""
+    """What a value is called: a letter with a number, or a user's word; bars count over it for adjoints, dots for tangents."""
 
     number: int | None
     word: str = ""
     bars: int = 0
     dots: int = 0
+    letter: str = "v"
 
     def bar(self) -> Name:
         """The name of this value's adjoint."""
@@ -51,11 +52,11 @@ class Name(NamedTuple):
 
     def text(self) -> str:
         """v-1, v-1bar, loss, lossbar."""
-        return (f"v{self.number}" if self.number is not None else show_name(self.word, NAME)) + "bar" * self.bars + "dot" * self.dots
+        return (f"{self.letter}{self.number}" if self.number is not None else show_name(self.word, NAME)) + "bar" * self.bars + "dot" * self.dots
 
     def latex(self) -> str:
         r"""v_{-1}, \bar{v}_{-1}, \mathit{loss}."""
-        base = "v" if self.number is not None else latex_word(self.word)
+        base = self.letter if self.number is not None else latex_word(self.word)
         for _ in range(self.bars):
             base = rf"\bar{{{base}}}" if self.number is not None else rf"\overline{{{base}}}"
         for _ in range(self.dots):
@@ -114,14 +115,18 @@ class _Latex(_Text):
 TEXT, LATEX = _Text(), _Latex()
 
 
+SHOWN = 12           # characters of a constant that are shown where they say exactly what it is
+
+
 def number_text(value: Any) -> str:
     """A scalar constant as a reader would write it."""
     if isinstance(value, (bool,)) or value.dtype.kind in "biu":
         return str(value)
-    value = float(value)
+    exact, value = value, float(value)
     if abs(value) < 1e15 and value == int(value):
         return str(int(value))
-    return f"{value:.6g}"
+    text = str(exact)
+    return text if len(text) <= SHOWN else f"{value:.6g}"
 
 
 def inlined(node: Node) -> bool:

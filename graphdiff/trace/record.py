@@ -497,28 +497,32 @@ def number(order: Sequence[Node], first: Sequence[Node], root: Node | None = Non
 
 
 def names(numbered: Sequence[tuple[Node, int | None]]) -> dict[int, Name]:
-    """id(node) -> its name: v and the index, or the user's name of an interior node when it is unmistakable."""
+    """id(node) -> its name: a letter, v if no input has such a name, and the index, or the user's name of an interior node when it is unmistakable."""
     count: dict[str, int] = {}
     for n, _ in numbered:
         if n.name is not None:
             count[n.name] = count.get(n.name, 0) + 1
     table: dict[int, Name] = {}
     constants = 0
+    # A user's own v1 would be taken for the value of that number.
+    theirs = {n.name[0] for n, _ in numbered if n.name is not None and n.op.family == "leaf" and _looks_numbered(n.name)}
+    letter, constant = [next((c for c in letters if c not in theirs), letters[0]) for letters in ("vwuts", "ckq")]
     for n, index in numbered:
         word = n.name
-        plain = word is not None and count[word] == 1 and bool(word.strip()) and not word.endswith("bar") and not _looks_numbered(word)
+        plain = word is not None and count[word] == 1 and bool(word.strip()) and not word.endswith("bar") and not (
+            _looks_numbered(word) and word[0] in (letter, constant))
         if n.op.name in ("constant", "dim"):
             constants += 1
-            table[id(n)] = Name(None, word if plain else f"c{constants}")  # type: ignore[arg-type]
+            table[id(n)] = Name(None, word if plain else f"{constant}{constants}")  # type: ignore[arg-type]
         elif plain and n.op.family != "leaf":
             table[id(n)] = Name(None, word)                     # type: ignore[arg-type]
         else:
-            table[id(n)] = Name(index)
+            table[id(n)] = Name(index, letter=letter)
     return table
 
 
 def _looks_numbered(word: str) -> bool:
-    return word[:1] in ("v", "c") and word[1:].lstrip("-").isdigit()
+    return word[:1].isalpha() and word[1:].lstrip("-").isdigit()
 
 
 def _rows(numbered: Sequence[tuple[Node, int | None]], labels: dict[int, Name], final: Mapping[int, Any],
