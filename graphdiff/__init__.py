@@ -136,5 +136,11 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'graphdiff' has no attribute {name!r}")
 
 
+# What is imported here to be used here, or stands in the package as every module of it does, is no name of the library's.
+_OWN = {"annotations", "Any", "named_input", "public", "trace_of"}
+__all__ = sorted({*_LAZY, *[name for name, value in globals().items() if not name.startswith("_") and name not in _OWN
+                            and (name in ("errors", "random") or not isinstance(value, type(errors)))]})
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*__all__, *[name for name in globals() if name.startswith("__")]})

@@ -301,3 +301,24 @@ def test_a_blank_name_has_a_slot_too():
         dot = str(gd.draw(gd.function([a], gd.sin(a).named(name) * 2)))
         assert "></FONT>" not in dot
         checked()
+
+
+def test_the_names_of_the_library_are_its_own():
+    names = {}
+    exec("from graphdiff import *", names)
+    for name in ("input", "function", "grad", "sum", "exp", "Node", "errors", "random", "nn", "draw", "trace", "pi", "float32", "Function"):
+        assert name in gd.__all__ and name in names
+    assert not {"Any", "annotations", "public", "named_input", "lower", "plan", "ops", "runtime", "graph"} & {*gd.__all__, *dir(gd)}
+    assert all(hasattr(gd, name) for name in gd.__all__)
+    with pytest.raises(NodeTypeError, match="trace: values of inputs go by name"):
+        gd.trace(gd.input("x") * 2, {})
+    checked(20)
+
+
+def test_a_mean_of_squares_beyond_float16():
+    p, t = gd.input("p", (3,), "float16"), gd.input("t", (3,), "float16")
+    loss = gd.losses.mse(p, t)
+    value, g = gd.function([p, t], [loss, gd.grad(loss, p)])(np.array([365, 1, 2], "f2"), np.zeros(3, "f2"))
+    assert loss.dtype == np.float16
+    np.testing.assert_allclose(value, (365**2 + 5) / 3, rtol=1e-3)
+    np.testing.assert_allclose(g.astype(float), 2 / 3 * np.array([365, 1, 2]), rtol=1e-3)

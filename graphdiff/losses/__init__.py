@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..dims import unify
-from ..dtypes import FLOAT64, is_number
+from ..dtypes import FLOAT16, FLOAT32, FLOAT64, is_number
 from ..errors import DTypeError, NodeTypeError, ShapeError
 from ..graph.build import as_node, composed, node_list
 from ..graph.node import Node
@@ -53,6 +53,8 @@ def _same(a: Any, b: Any, names: tuple[str, str]) -> tuple[Node, Node]:
 def mse(prediction: Any, target: Any, *, reduction: str = "mean") -> Node:
     """Mean squared error, (prediction - target)^2. Both of one shape (ShapeError). "none": every element."""
     p, t = _same(prediction, target, ("the prediction", "the target"))
+    if p.dtype is FLOAT16 and reduction == "mean":          # a square may be beyond float16 where the mean is not
+        return cast(moments.mean(square(cast(p, FLOAT32) - cast(t, FLOAT32))), FLOAT16)
     return _reduce(square(p - t), reduction)
 
 

@@ -300,6 +300,8 @@ def trace(y: Any, *args: Any, at: Mapping[Node, Any] | None = None, wrt: Any = N
     NumPy's trace, the sum along a diagonal: trace(x, offset=0, axis1=0, axis2=1).
     """
     if at is None:
+        if args and isinstance(args[0], Mapping):
+            raise NodeTypeError("trace: values of inputs go by name: gd.trace(y, at={x: 2.0, ...})")
         if isinstance(y, Node) and y.ndim < 2 and not args and not numpy_options:
             raise NodeTypeError(f"trace: values are needed for the inputs of {y.label!r}: gd.trace(y, at={{x: 2.0, ...}}); without at= this "
                                 "is the sum along a diagonal, for two axes or more")
