@@ -100,8 +100,9 @@ void gdi_tail_done(const gdi_call *c, int64_t first, int64_t count, int64_t rows
 }
 
 /* ---- heads ---- */
-/* Bytes that are made at once; from so many on it pays; an item may take so many. After so many instructions the search ends. */
-enum { HEAD_NBYTES = 96 << 10, HEAD_LEAST = 256 << 10, HEAD_MOST = 1 << 20, HEAD_SEARCH = 512 };
+/* Bytes that are made at once; from so many on it pays; an item may take so many. After so many instructions the search ends. What is made lies
+ * APART bytes behind the beginning of a page, where operands often are: loads wait for stores of the same place in a page. */
+enum { HEAD_NBYTES = 128 << 10, HEAD_LEAST = 256 << 10, HEAD_MOST = 1 << 20, HEAD_SEARCH = 512, HEAD_APART = 1600 };
 
 /* Is what lies in the arena where a view is not read from instruction i on, before all of it is written again? */
 static int is_dead(const gd_program_spec *s, const gd_view *v, int64_t i)
@@ -138,6 +139,14 @@ static int leads(const gd_program_spec *s, const gd_instr *in, const gd_instr *n
     return is_dead(s, result, after);
 }
 
+static int is_direct(const gdi_plan *p)
+{
+    for (int k = 0; k < p->n_out + p->n_in; k++)
+        if (p->operand[k].feed != GDI_DIRECT && p->operand[k].feed != GDI_SINGLE)
+            return 0;
+    return 1;
+}
+
 static void find_head(gd_program *p, const gd_program_spec *s, int64_t i)
 {
     gdi_launch *l = p->step[i].u.launch;
@@ -150,11 +159,15 @@ static void find_head(gd_program *p, const gd_program_spec *s, int64_t i)
         || l->takes.part * gd_dtype_nbytes(l->operand[1].dtype) > HEAD_MOST)
         return;
     l->head = *before;
-    if (before->kind == GDI_BLOCKS)
-        before->u.plan->operand[0].stream = 0;           /* it stays in a cache */
+    if (before->kind == GDI_BLOCKS) {                    /* it stays in a cache */
+        gdi_plan *plan = before->u.plan;
+        plan->operand[0].stream = 0;
+        if (plan->n_register == 0 && is_direct(plan))
+            plan->block = HEAD_NBYTES;                   /* steps around short blocks took a fifth of the time of a product */
+    }
     before->kind = GDI_HEAD;
     before->u.head = &l->head;
-    need_local(p, &l->head, HEAD_NBYTES > l->takes.part * 8 ? HEAD_NBYTES : l->takes.part * 8 + GDI_ALIGN);
+    need_local(p, &l->head, HEAD_APART + GDI_ALIGN + (HEAD_NBYTES > l->takes.part * 8 ? HEAD_NBYTES : l->takes.part * 8));
 }
 
 void gdi_join_steps(gd_program *p, const gd_program_spec *s)
@@ -174,7 +187,7 @@ int gdi_head_run(const gdi_launch *l, const gdi_call *c, char *const *base, int6
     const gdi_step *s = &l->head;
     const int64_t size = gd_dtype_nbytes(c->in->dtype), some = HEAD_NBYTES / (t->part * size);
     const int64_t items = t->parts > 1 || some < 1 ? 1 : some, most = t->parts > 1 || some < 1 ? t->part : HEAD_NBYTES / size;
-    char *block = local + GDI_LOCAL_NBYTES, *own = block + (most * size + GDI_ALIGN - 1) / GDI_ALIGN * GDI_ALIGN;
+    char *block = local + GDI_LOCAL_NBYTES + HEAD_APART, *own = block + (most * size + GDI_ALIGN - 1) / GDI_ALIGN * GDI_ALIGN;
     gdi_operand in = *c->in;
     gdi_call call = *c;
     call.in = &in;
