@@ -324,3 +324,20 @@ def test_targets_of_another_dtype(kind, term):
     for x, y in zip(got, want, strict=True):
         np.testing.assert_allclose(x, y, rtol=2e-5, atol=2e-5 * max(1, np.abs(y).max()))
         checked(x.size)
+
+
+@pytest.mark.parametrize("pick", [gd.diagonal, gd.diag, lambda p: gd.einsum("ii->i", p), lambda p: gd.diagonal(p[:, ::-1], 1)])
+def test_a_diagonal_is_picked_too(pick):
+    """The loss of pairs that belong together, -log(diagonal(softmax)): as if the logarithm had been taken first."""
+    s = gd.input("s", (3, 3), "float32")
+    e = gd.exp(s)
+    for p in (gd.softmax(s, axis=1), e / gd.sum(e, axis=1, keepdims=True)):
+        results = []
+        for y in (-gd.log(pick(p)), -pick(gd.log_softmax(s, axis=1))):
+            g = gd.grad(gd.sum(y), s)
+            results.append(gd.function([s], [y, g, gd.jvp(y, s, gd.constant(np.eye(3, dtype="f4"))), gd.grad(gd.sum(g * g), s)]))
+        for scale in (1, 40, 200):
+            d = (np.random.default_rng(3).standard_normal((3, 3)) * scale).astype("f4")
+            for got, want in zip(results[0](d), results[1](d), strict=True):
+                np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-5)
+                checked()

@@ -296,6 +296,10 @@ def placed(r: Rewriting, v: Value) -> Value | None:
     return returned(r, v, "slice", (start, step, x.shape), ()) if fill == 0 else None
 
 
+def on_diagonal(r: Rewriting, v: Value) -> Value | None:
+    return returned(r, v, "diagonal", r.node._attrs[1:], ())
+
+
 def where(r: Rewriting, cond: Value, a: Value, b: Value) -> Value | None:
     """A value where a condition holds, or where it does not: elsewhere m is 0, unless the value is."""
     node = r.node
@@ -322,6 +326,7 @@ _BASES = {"log": 1.0, "log2": 1 / math.log(2), "log10": 1 / math.log(10)}
 RULES: dict[str, Callable[..., Value | None]] = {
     "multiply": product, "zmul": product, "zmul_either": product, "divide": quotient, "reciprocal": inverse, "square": square, "negative": negative,
     "add": add, "subtract": add, "sum": total, "broadcast_to": repeated, "transpose": turned, "reshape": reshaped, "log": log, "log2": log,
-    "log10": log, "xlogy": xlogy, "gather": picked, "gather_along": picked, "slice": picked, "scatter_add": scattered, "scatter_along": scattered,
+    "log10": log, "xlogy": xlogy, "gather": picked, "gather_along": picked, "slice": picked, "diagonal": picked,
+    "undiagonal": on_diagonal, "scatter_add": scattered, "scatter_along": scattered,
     "place": placed, "where": where, "cast": repeated,
 }
