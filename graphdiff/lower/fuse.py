@@ -29,6 +29,8 @@ SMALLER, WAITING, OPEN, STALE = 8, 64, 8, 64
 # Bytes of arrays that stay in a core's cache with several others: there any two operations of one size are better off in
 # one group. Larger ones only where a group saves reading or writing an array.
 LITTLE = 1 << 16
+# An instruction that makes so many bytes does not run before an open group that leaves half as many less than it reads.
+HEAVY = 1 << 20
 COLUMN = (16, 12288)                 # elements of the columns of a turned operand that a sum reads in order (GDI_FLOW, program.h)
 SQUARES = 32768                      # the same where it is a sum of squares and nothing else, which adds them where they lie
 
@@ -190,6 +192,8 @@ class _Fuser:
         if not fusable and any(v.buffer >= 0 and self.writes[v.buffer] > 1 for v in outs):
             others = list(self.open)             # parts of one buffer: what reads it must not be pushed past a writer
         others += [g for g in self.open if g is not target and g not in others and self.clock - g.last > STALE]
+        if not fusable and self.open and self._makes(outs) >= HEAVY:
+            others += [g for g in self.open if g not in others and self._frees(g) >= HEAVY // 2]
         if others:
             return self._again(others, instr)
         if not fusable:
@@ -201,6 +205,20 @@ class _Fuser:
             self.open.append(target)
         self._join(instr, target)
         return True
+
+    def _makes(self, outs: Sequence[View]) -> int:
+        """Bytes of the arena."""
+        return sum([self.buffers[v.buffer] for v in outs if v.buffer >= 0 and v.buffer not in self.fixed])
+
+    def _frees(self, g: _Group) -> int:
+        """Bytes of the arena that nobody needs once a group has run, less those that it leaves."""
+        read: dict[int, int] = {}
+        for _, _, ins, _, _ in (*g.members, *g.followers):
+            for v in ins:
+                if v.buffer >= 0 and v.buffer not in g.values and v.buffer not in self.fixed:
+                    read[v.buffer] = read.get(v.buffer, 0) + 1
+        left = sum([self.buffers[b] for b, n in g.pending.items() if n and b not in self.fixed])
+        return sum([self.buffers[b] for b, n in read.items() if n == self.uses[b]]) - left
 
     def _target(self, instr: Any, n: int, touched: list[_Group]) -> _Group | None:
         """The open group to join: one whose values it reads, several of those made one, one that reads an operand too, or,
