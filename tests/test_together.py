@@ -32,8 +32,8 @@ def both(result, then, arrays, others, count=1, threads=1):
     outputs = together if isinstance(together, list) else [together]
     f = gd.function([*nodes, *more], outputs, threads=threads)
     got = f(*arrays, *others)
-    assert tails(f) == (count if got[0].size > 1 else 0), f.program
     made = gd.function(nodes, result(*nodes), threads=1)(*arrays)
+    assert tails(f) == (count if made.nbytes >= 8192 else 0), f.program
     y = gd.input("y", made.shape, made.dtype)
     apart = then(y, *more)
     want = gd.function([y, *more], apart if isinstance(apart, list) else [apart], threads=1)(made, *others)
@@ -51,8 +51,8 @@ DENSE = [
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("sizes", [(1, 1, 1), (3, 5, 7), (64, 33, 10), (10, 17, 200), (1, 30, 500), (300, 40, 1), (130, 257, 131), (700, 64, 300),
-                                   (5, 70000, 6), (2, 9, 5000)])
+@pytest.mark.parametrize("sizes", [(3, 5, 7), (31, 5, 701), (640, 33, 10), (10, 17, 2000), (1, 30, 5000), (5000, 40, 1), (130, 257, 131), (700, 64, 300),
+                                   (50, 70000, 60), (2, 9, 5000)])
 def test_products(sizes, dtype):
     m, k, n = sizes
     for then, shape in DENSE:
@@ -62,12 +62,12 @@ def test_products(sizes, dtype):
 
 @pytest.mark.parametrize("turned", list(itertools.product([False, True], repeat=2)))
 def test_turned_operands(turned):
-    for m, k, n in ((31, 12, 40), (400, 300, 257), (3, 400, 900), (900, 400, 3)):
+    for m, k, n in ((131, 12, 41), (400, 300, 257), (3, 400, 900), (900, 400, 3)):
         a, b = array((k, m) if turned[0] else (m, k)), array((n, k) if turned[1] else (k, n))
         both(lambda x, w: (x.T if turned[0] else x) @ (w.T if turned[1] else w), lambda y, b: gd.relu(y + b), [a, b], [array((n,))])
 
 
-@pytest.mark.parametrize("batch", [(1,), (7,), (40,), (3, 50)])
+@pytest.mark.parametrize("batch", [(1,), (70,), (400,), (31, 50)])
 @pytest.mark.parametrize("sizes", [(1, 8, 1), (4, 4, 4), (5, 3, 9), (40, 30, 20)])
 def test_batches(batch, sizes):
     m, k, n = sizes
@@ -85,7 +85,7 @@ def test_on_several_threads(threads):
 
 def test_integers():
     for dtype in ("int32", "int64", "uint8"):
-        both(gd.matmul, lambda y, b: y + b, [RNG.integers(0, 9, s).astype(dtype) for s in ((20, 30), (30, 40))], [RNG.integers(0, 9, 40).astype(dtype)])
+        both(gd.matmul, lambda y, b: y + b, [RNG.integers(0, 9, s).astype(dtype) for s in ((120, 30), (30, 140))], [RNG.integers(0, 9, 140).astype(dtype)])
 
 
 CONVS = [    # x, w, options, has the kernel parts to report

@@ -62,14 +62,18 @@ static void need_local(gd_program *p, const gdi_step *s, int64_t more)
         p->local_nbytes = nbytes;
 }
 
+/* A smaller result is in the first cache anyway. */
+enum { TAIL_LEAST = 8 << 10 };
+
 static void find_tail(gd_program *p, const gd_program_spec *s, int64_t i)
 {
     gdi_launch *l = p->step[i].u.launch;
     gdi_call call;
     if (!l->kernel->reports || i + 1 == s->n_instr || i + 1 == s->commit || !has_parts(p->step + i + 1) || !follows(s, s->instr + i, s->instr + i + 1))
         return;
+    const gd_view *result = operand(s, s->instr + i, 0);
     gdi_launch_call(l, &call);
-    if (!l->kernel->reports(&call))
+    if (gdi_view_count(s, result) * gd_dtype_nbytes(result->dtype) < TAIL_LEAST || !l->kernel->reports(&call))
         return;
     l->tail = p->step + i + 1;
     need_local(p, l->tail, 0);
