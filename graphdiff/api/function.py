@@ -318,7 +318,7 @@ def _rebuild(nodes: list[Node], n_in: int, keys: Any, n_out: int, threads: int, 
     return Function(nodes[:n_in], structure, dict(zip(rest[::2], rest[1::2], strict=True)), threads, passes)
 
 
-class Bound(Call):  # type: ignore[misc]
+class Bound(Call):
     """A function with its arrays fixed: call() runs the program again on the arrays as they are now and returns `outputs`, which it writes.
 
     The call itself is in C (csrc/python/call.h).

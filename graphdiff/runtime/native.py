@@ -3,9 +3,10 @@ from __future__ import annotations
 
 import os
 from array import array
+from collections.abc import Callable
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_loader
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..dtypes import CODE
 from ..errors import GraphdiffError, NoMemory, ProgramError
@@ -28,7 +29,16 @@ def _call_type() -> Any:
     return module.Call
 
 
-Call = _call_type()
+if TYPE_CHECKING:
+    class Call:
+        """Runs a job, given by its address, and returns `outputs`. resume(status) goes on with a run that is not done, or raises;
+        instead: what is called in the place of running, or None."""
+        outputs: Any
+
+        def __init__(self, job: int, outputs: Any, resume: Callable[[int], None], instead: Callable[[], None] | None) -> None: ...
+        def __call__(self) -> Any: ...
+else:
+    Call = _call_type()
 run = lib.gd_run_job
 proceed = lib.gd_continue_job
 from_buffer = ffi.from_buffer
