@@ -114,8 +114,9 @@ def test_two_and_three_rows_by_rows_anywhere_in_lines_have_the_bits_of_one(terms
             wide = np.full((columns, width), np.nan, dtype)
             wide[:, 1:1 + terms] = b
             same(called(lambda x, y, n=terms: x @ y[:, 1:1 + n].T, few, placed(wide, 3)), want[:rows], (rows, width))
-        if rows < 4:                                                # more are not read in lanes
-            same(called(lambda x, y: y @ x.T, few, b).T.copy(), want[:rows], (rows, "turned"))
+        turned = called(lambda x, y: y @ x.T, few, b)               # whether in lanes depends on how long a register is
+        assert (np.abs(turned.T - want[:rows]) <= 2 * bound[:rows]).all()
+        same(called(lambda x, y: y @ x.T, few, placed(b, 5)), turned, (rows, "turned"))
         same(called(lambda x, y: x.T @ y.T, few.T.copy(), b), want[:rows], (rows, "columns"))
         same(called(lambda x, y: x @ y[::-1].T, few, b[::-1].copy()), want[:rows], (rows, "backwards"))
         same(called(lambda x, y: x @ y.T, few, b, threads=2), want[:rows], (rows, "threads"))
