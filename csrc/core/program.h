@@ -274,5 +274,6 @@ void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, c
 /* after all items: sums of rows that took several; scratch has the sums of the items */
 void gdi_map_join(const gdi_plan *p, char *const *base, char *scratch);
 /* pool.c: f(arg, chunk, thread) for every chunk on up to `threads` threads. 0: done; else nothing ran */
+int gdi_pool_is_awake(int threads);          /* do so many, the caller with them, wait for work without sleeping? */
 int gdi_pool_run(int threads, int64_t chunks, void (*f)(void *arg, int64_t chunk, int thread), void *arg);
 #endif
