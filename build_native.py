@@ -32,7 +32,7 @@ ffi = FFI()
 ffi.cdef(declarations(HEADER.read_text(encoding="utf-8")))
 ffi.set_source(
     "graphdiff.runtime._native",
-    '#include "graphdiff.h"',
+    '#include "graphdiff.h"\n#include "../python/call.h"',  # both found from include/
     sources=sorted(str(path) for folder in ("core", "isa") for path in (CSRC / folder).glob("*.c")),
     depends=sorted(str(p) for p in CSRC.rglob("*") if p.suffix in {".h", ".inc", ".def"} or p.name == "flags.txt"),
     include_dirs=[str(HEADER.parent)],

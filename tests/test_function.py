@@ -1,7 +1,10 @@
 """gd.function: structures, keywords, out=, bind, updates, named sizes, the cache of programs, threads, passes, pickling."""
 import copy
+import gc
 import pickle
+import sys
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -175,6 +178,47 @@ def test_bind_with_updates():
     x = gd.input("x")
     call = gd.function([x], w, updates={w: w + x}).bind(np.array(2.0))
     assert [float(call()) for _ in range(3)] == [0, 2, 4] and float(w.value) == 6
+
+
+def test_a_bound_call_takes_nothing_and_raises_what_its_run_does():
+    x, i = gd.input("x", (4,)), gd.input("i", (2,), "int64")
+    a, at = np.arange(4.0), np.array([1, 3])
+    call = gd.function([x, i], gd.take(x, i, axis=0)).bind(a, at)
+    for args, named in (((a,), {}), ((), {"x": a}), ((), {"out": None})):
+        with pytest.raises(TypeError, match="a bound call takes no arguments"):
+            call(*args, **named)
+        checked()
+    assert call().tolist() == [1, 3]
+    at[1] = 4
+    with pytest.raises(OutOfBounds, match="index 4 is out of bounds for axis 0 with size 4"):
+        call()
+    at[1] = 0
+    assert call().tolist() == [1, 0]
+    with pytest.raises(AttributeError):
+        call.outputs = a
+    with pytest.raises(TypeError, match="never bound"):
+        type(call).__new__(type(call))()
+    checked()
+
+
+def test_a_bound_call_holds_what_it_needs_and_no_more():
+    x = gd.input("x", (100,))
+    f = gd.function([x], {"y": x + 1, "z": x * 2})
+    a = np.arange(100.0)
+    call = f.bind(a)
+    results = call()
+    held = sys.getrefcount(results), sys.getrefcount(results["y"])
+    for _ in range(1000):
+        call()
+    assert (sys.getrefcount(results), sys.getrefcount(results["y"])) == held
+    gone = weakref.ref(a)
+    del a
+    assert gone() is not None and call()["y"][99] == 100
+    results["self"] = call                   # a cycle, which the garbage collector has to see through
+    del call, results
+    gc.collect()
+    assert gone() is None
+    checked()
 
 
 # -- updates ---------------------------------------------------------------------------------------------------------------------

@@ -95,3 +95,35 @@ def test_one_row_has_the_same_bits_on_two_threads(terms, columns, dtype):
     same(called(gd.matmul, a, b, threads=2), one, "threads")
     few = min(columns, 40)                                          # the first columns, by other ways
     same(called(lambda x, y: x @ y.T, a, np.ascontiguousarray(b[:, :few].T)), one[:, :few], "turned")
+
+
+# Rows of the matrix begin at every one, second, fourth, ... place of a line, the first of them anywhere.
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("terms, columns", [(255, 40), (256, 131), (257, 77), (300, 300), (301, 129), (500, 64), (502, 65), (504, 33), (512, 70),
+                                            (1000, 9), (1024, 35), (4099, 21), (4100, 130)])
+def test_two_and_three_rows_by_rows_anywhere_in_lines_have_the_bits_of_one(terms, columns, dtype):
+    a, b = drawn((7, terms), dtype), drawn((columns, terms), dtype, 1)
+    want = np.concatenate([called(lambda x, y: x @ y.T, a[i:i + 1].copy(), b) for i in range(7)])
+    bound = np.abs(a.astype("longdouble")) @ np.abs(b.T.astype("longdouble")) * np.finfo(dtype).eps * 16
+    assert (np.abs(want - a.astype("longdouble") @ b.T.astype("longdouble")) <= bound).all()
+    for rows in (2, 3, 7):
+        few = a[:rows].copy()
+        for first in (0, 1, 2, 64 // few.itemsize - 1):
+            same(called(lambda x, y: x @ y.T, few, placed(b, first)), want[:rows], (rows, first))
+        for width in (terms + 1, terms + 2, terms + 8):
+            wide = np.full((columns, width), np.nan, dtype)
+            wide[:, 1:1 + terms] = b
+            same(called(lambda x, y, n=terms: x @ y[:, 1:1 + n].T, few, placed(wide, 3)), want[:rows], (rows, width))
+        turned = called(lambda x, y: y @ x.T, few, b)               # whether in lanes depends on how long a register is
+        assert (np.abs(turned.T - want[:rows]) <= 2 * bound[:rows]).all()
+        same(called(lambda x, y: y @ x.T, few, placed(b, 5)), turned, (rows, "turned"))
+        same(called(lambda x, y: x.T @ y.T, few.T.copy(), b), want[:rows], (rows, "columns"))
+        same(called(lambda x, y: x @ y[::-1].T, few, b[::-1].copy()), want[:rows], (rows, "backwards"))
+        same(called(lambda x, y: x @ y.T, few, b, threads=2), want[:rows], (rows, "threads"))
+
+
+def test_two_rows_by_no_rows_or_no_terms():
+    for dtype in ("float32", "float64"):
+        assert called(lambda x, y: x @ y.T, drawn((2, 300), dtype), np.empty((0, 300), dtype)).shape == (2, 0)
+        assert called(lambda x, y: x @ y.T, np.empty((3, 0), dtype), np.empty((40, 0), dtype)).tobytes() == np.zeros((3, 40), dtype).tobytes()
+        checked(2)

@@ -220,3 +220,42 @@ def test_ctrl_c_inside_a_matmul_is_prompt_and_leaves_the_function_whole(threads)
     delay, whole = map(float, out.split())
     # What would not stop takes three quarters of it. With a sanitizer that is seconds, and the first part is as long as it would be without one.
     assert delay < max(0.1, whole * (0.6 if "ASAN_OPTIONS" in os.environ else 0.125))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_steps_of_every_length_have_the_same_bits_on_any_number_of_threads(dtype):
+    """Work from a few microseconds, which threads share only while they are awake, to a millisecond, cut into chunks of every size."""
+    rng = np.random.default_rng(7)
+    for rows in (1, 3, 40, 257, 1000):
+        x, m, w = gd.input("x", (rows, 10), dtype), gd.input("m", (25, 10), dtype), gd.input("w", (25, 10, 10), dtype)
+        d = x[None] - m[:, None]
+        q = gd.sum((d @ w) ** 2, -1)
+        y = gd.sum(gd.logsumexp(-0.5 * q + gd.sum(m, 1)[:, None], axis=0)) + gd.mean(gd.softmax(q, axis=0) * gd.exp(-q))
+        outputs = [y, d, gd.sum(d, 1), *gd.grad(y, [x, m, w])]
+        values = [rng.standard_normal(s).astype(dtype) for s in ((rows, 10), (25, 10), (25, 10, 10))]
+        want = gd.function([x, m, w], outputs, threads=1)(*values)
+        for threads in (2, 3, 5):
+            f = gd.function([x, m, w], outputs, threads=threads)
+            for _ in range(5):
+                for a, b in zip(f(*values), want, strict=True):
+                    assert a.tobytes() == b.tobytes(), (rows, threads)
+            checked()
+
+
+# Blocks of a product for several threads: few rows by columns of an even number of blocks and not, rows of an even number and not.
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("m, k, n", [(64, 784, 512), (64, 512, 784), (784, 64, 512), (33, 701, 500), (7, 1500, 1000), (64, 400, 2999), (448, 127, 320),
+                                     (1001, 99, 130), (64, 3000, 97), (0, 500, 600), (64, 0, 3000), (64, 800, 0)])
+def test_products_have_the_same_bits_on_any_number_of_threads(m, k, n, dtype):
+    rng = np.random.default_rng(8)
+    a, b = rng.standard_normal((m, k)).astype(dtype), rng.standard_normal((k, n)).astype(dtype)
+    x, y = gd.input("x", (m, k), dtype), gd.input("y", (k, n), dtype)
+    turned = gd.input("z", (n, k), dtype)
+    outputs = [x @ y, x @ turned.T, (y.T @ x.T)]
+    one = gd.function([x, y, turned], outputs, threads=1)(a, b, b.T.copy())
+    wide = a.astype("float64") @ b.astype("float64")
+    assert (np.abs(one[0] - wide) <= k * np.finfo(dtype).eps * (np.abs(a).astype("float64") @ np.abs(b).astype("float64"))).all()
+    for threads in (2, 3):
+        for got, want in zip(gd.function([x, y, turned], outputs, threads=threads)(a, b, b.T.copy()), one, strict=True):
+            assert got.shape == want.shape and got.tobytes() == want.tobytes()
+            checked()

@@ -35,7 +35,7 @@ static struct {
     atomic_int threads;                      /* the caller is thread 0, workers above take no part */
     _Atomic(chunk_fn) run;
     _Atomic(void *) arg;
-    int workers;                             /* touched by the owner only */
+    atomic_int workers;                      /* written by the owner only */
     int registered;                          /* the fork handler is */
     pthread_mutex_t mutex;
     pthread_cond_t wake;
@@ -158,6 +158,8 @@ static void close_region(uint32_t chunks)
     }
     atomic_store(&pool.state, (uint64_t)generation(atomic_load(&pool.state)) << 32 | closed);
 }
+
+int gdi_pool_is_awake(int threads) { return atomic_load(&pool.workers) - atomic_load(&pool.asleep) >= threads - 1; }
 
 int gdi_pool_run(int threads, int64_t chunks, chunk_fn run, void *arg)
 {

@@ -293,5 +293,6 @@ void gdi_join_steps(gd_program *p, const gd_program_spec *s);
 void gdi_tail_done(const gdi_call *c, int64_t first, int64_t count, int64_t rows, int64_t step, char *local);
 int gdi_head_run(const gdi_launch *l, const gdi_call *c, char *const *base, int64_t lo, int64_t hi, char *local);
 /* pool.c: f(arg, chunk, thread) for every chunk on up to `threads` threads. 0: done; else nothing ran */
+int gdi_pool_is_awake(int threads);          /* do so many, the caller with them, wait for work without sleeping? */
 int gdi_pool_run(int threads, int64_t chunks, void (*f)(void *arg, int64_t chunk, int thread), void *arg);
 #endif

@@ -27,7 +27,7 @@ from ..passes.concrete import concrete, stand_in, substitute
 from ..passes.pipeline import chosen, run_passes
 from ..plan.schedule import schedule
 from ..runtime.execute import Gate, Loaded, Workspace
-from ..runtime.native import ELEMENTWISE
+from ..runtime.native import ELEMENTWISE, Call, place
 from ..specs import has_dims, match_shapes
 from .targets import called, check_apart, check_targets, in_structure, share_memory
 
@@ -318,10 +318,13 @@ def _rebuild(nodes: list[Node], n_in: int, keys: Any, n_out: int, threads: int, 
     return Function(nodes[:n_in], structure, dict(zip(rest[::2], rest[1::2], strict=True)), threads, passes)
 
 
-class Bound:
-    """A function with its arrays fixed. Calling it runs the program; `outputs` are the arrays it writes."""
+class Bound(Call):
+    """A function with its arrays fixed: call() runs the program again on the arrays as they are now and returns `outputs`, which it writes.
 
-    __slots__ = ("_guards", "_held", "_job", "_loaded", "_locks", "_run", "_workspace", "arguments", "function", "outputs")
+    The call itself is in C (csrc/python/call.h).
+    """
+
+    __slots__ = ("_guards", "_held", "_workspace", "arguments", "function")
 
     def __init__(self, function: Function, loaded: Loaded, arrays: list[Any], out: Any) -> None:
         from ..runtime import native
@@ -347,25 +350,13 @@ class Bound:
         # An array that something refers to weakly refuses resize(refcheck=False), which would free the memory pointed to.
         self._guards = [weakref.ref(a) for a in [*arrays, *results]]
         keys = function.keys
-        self.outputs = results[0] if keys is None else tuple(results) if keys is tuple else dict(zip(keys, results, strict=True))
-        self._loaded, self._locks = loaded, bool(loaded.locks)
-        self._run = native.run
-        self._job = w.job
+        outputs = results[0] if keys is None else tuple(results) if keys is tuple else dict(zip(keys, results, strict=True))
+        super().__init__(place(w.job), outputs, lambda status: loaded._more(w, status), (lambda: loaded.run(w)) if loaded.locks else None)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         # For copies too: a copy would write into the same arrays.
         raise NodeTypeError("a bound call cannot be pickled or copied: it is tied to its arrays and their addresses; pickle or copy "
                             "call.function, and bind it again: function.bind(*arrays)")
-
-    def __call__(self) -> Any:
-        """Run again on the arrays as they are now; returns `outputs`."""
-        if self._locks:
-            self._loaded.run(self._workspace)
-        else:
-            status = self._run(self._job)
-            if status:
-                self._loaded._more(self._workspace, status)
-        return self.outputs
 
 
 class Plan:

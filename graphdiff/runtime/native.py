@@ -3,17 +3,42 @@ from __future__ import annotations
 
 import os
 from array import array
-from typing import Any
+from collections.abc import Callable
+from importlib.machinery import ExtensionFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from typing import TYPE_CHECKING, Any
 
 from ..dtypes import CODE
 from ..errors import GraphdiffError, NoMemory, ProgramError
 from ..lower.program import FIRST, GROUPS, SECTIONS, Program
+from . import _native
 from ._native import ffi, lib
 
 OPCODE: dict[str, int] = {ffi.string(lib.gd_op_name(i)).decode(): i for i in range(lib.gd_op_count())}
 ELEMENTWISE = frozenset(name for name, code in OPCODE.items() if lib.gd_op_arity(code) >= 0)
 OK, MORE, NO_MEMORY, BAD_PROGRAM, OUT_OF_BOUNDS, BAD_VALUE = range(6)
 
+
+def _call_type() -> Any:
+    """csrc/python/call.h: a module of its own that stands in the library of the cffi module."""
+    loader = ExtensionFileLoader("graphdiff.runtime._call", _native.__file__)
+    spec = spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module.Call
+
+
+if TYPE_CHECKING:
+    class Call:
+        """Runs a job, given by its address, and returns `outputs`. resume(status) goes on with a run that is not done, or raises;
+        instead: what is called in the place of running, or None."""
+        outputs: Any
+
+        def __init__(self, job: int, outputs: Any, resume: Callable[[int], None], instead: Callable[[], None] | None) -> None: ...
+        def __call__(self) -> Any: ...
+else:
+    Call = _call_type()
 run = lib.gd_run_job
 proceed = lib.gd_continue_job
 from_buffer = ffi.from_buffer
@@ -23,7 +48,12 @@ NULL = ffi.NULL
 
 def address(array: Any) -> int:
     """Of the first byte of a C-contiguous array."""
-    return int(ffi.cast("uintptr_t", from_buffer(array)))
+    return place(from_buffer(array))
+
+
+def place(pointer: Any) -> int:
+    """The address that a pointer of cffi is."""
+    return int(ffi.cast("uintptr_t", pointer))
 
 
 def isa() -> str:
