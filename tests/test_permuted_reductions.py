@@ -11,6 +11,7 @@ import pytest
 
 import graphdiff as gd
 
+EXACT = ("merge", "algebra", "fold", "fuse", "in_place")        # without stable_forms, which takes sums of a transpose in the order of memory
 FUNCTIONS = {"sum": gd.sum, "prod": gd.prod, "max": gd.max, "min": gd.min, "mean": gd.mean, "any": gd.any, "all": gd.all, "argmax": gd.argmax,
              "logsumexp": gd.logsumexp}
 
@@ -30,7 +31,7 @@ def check(name: str, x: Any, order: tuple[int, ...], axis: Any) -> None:
     copy = gd.input("y", stored.shape, stored.dtype.name)
     want = np.asarray(gd.function([copy], FUNCTIONS[name](copy, axis=axis), threads=1)(stored))
     for threads in (1, 2):
-        got = np.asarray(gd.function([given], FUNCTIONS[name](gd.transpose(given, order), axis=axis), threads=threads)(x))
+        got = np.asarray(gd.function([given], FUNCTIONS[name](gd.transpose(given, order), axis=axis), threads=threads, passes=EXACT)(x))
         assert got.shape == want.shape and got.tobytes() == want.tobytes(), (name, x.shape, x.dtype, order, axis, threads)
     if name in ("sum", "max", "min", "any"):
         exact = getattr(np, name)(np.asarray(stored, "float64" if x.dtype.kind == "f" else x.dtype), axis=axis)

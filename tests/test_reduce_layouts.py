@@ -11,11 +11,13 @@ from counting import checked
 
 import graphdiff as gd
 
+EXACT = ("merge", "algebra", "fold", "fuse", "in_place")        # without stable_forms, which takes sums of a transpose in the order of memory
 DTYPES = ("uint8", "int32", "int64", "float32", "float64")
 CASES: tuple[tuple[tuple[int, ...], Any], ...] = (
     *[((n, w), 0) for n in (1, 2, 3, 4, 5, 8, 11, 16, 17, 35, 50, 128, 129) for w in (130, 2100)],
     *[((n, w), 0) for n in (32, 33, 48, 64, 65) for w in (127, 131, 1024)],          # rows read two lanes at a time, from 128 columns on
-    *[((n, w), 0) for n in (13, 14, 15) for w in (1023, 1029)],
+    *[((n, w), 0) for n in (13, 14, 15, 16) for w in (1023, 1024, 1029, 2309)],        # eight of them at a time, from 1024 columns on
+    *[((n, w), 0) for n in (66, 79, 80, 81, 95, 97, 111, 112, 113, 127, 128) for w in (127, 131, 519)],       # one lane after the other
     *[((n, 37, 9), 0) for n in (3, 50)],
     *[((5, n), 1) for n in (1, 7, 8, 15, 16, 17, 23, 31, 32, 33, 63, 65, 70, 257, 4097)],
     ((40, 6, 7), (0, 2)), ((40, 6, 70), (0, 2)), ((3, 5, 7), (0, 1)), ((50, 6, 70), 2), ((30, 41), None))
@@ -49,7 +51,7 @@ def run(name: str, x: Any, axis: Any) -> Any:
     for stored, view in ((x, lambda n: n), (np.ascontiguousarray(x.T), lambda n: n.T), (spread(x), lambda n: n[..., ::2]),
                          (spread(x[..., ::-1]), lambda n: n[..., ::-2])):
         n = gd.input("n", stored.shape, x.dtype.name)
-        results.append(np.asarray(gd.function([n], f(view(n)), threads=1)(stored)))
+        results.append(np.asarray(gd.function([n], f(view(n)), threads=1, passes=EXACT)(stored)))
     assert len({r.tobytes() for r in results}) == 1, (name, x.shape, axis)
     return results[0]
 
@@ -269,3 +271,77 @@ def test_spread_of_numbers_that_hardly_differ(shape, axis, dtype):
     want = 2 * (small - small.mean(axis=axis, keepdims=True)) * (exact.var(axis=axis).size / exact.size)
     scale = np.abs(want).max()
     assert np.all(np.abs(first - want) <= 1e-5 * scale) and np.all(np.abs(along) <= 1e-4 * np.abs(small).max())
+
+
+@pytest.mark.parametrize("threads", (1, 2))
+@pytest.mark.parametrize("name", ("sum", "prod"))
+def test_few_rows_that_come_from_memory(name: str, threads: int) -> None:
+    """Long pieces, with the next rows asked for meanwhile: the bits of the same columns in small arrays, NaN, infinities and -0 among them."""
+    for n, w in ((14, 80_003), (15, 80_003), (16, 70_000), (65, 18_001), (100, 12_000), (113, 10_000), (128, 9000)):
+        for dtype in ("float32", "float64"):
+            x = sample((n, w), dtype)
+            x[n // 2, ::577], x[n - 1, ::1013], x[0, ::1979], x[:, 5] = np.nan, np.inf, -np.inf, -0.0
+            node, part = gd.input("x", x.shape, dtype), gd.input("p", (n, 700), dtype)
+            got = np.asarray(gd.function([node], getattr(gd, name)(node, axis=0), threads=threads)(x))
+            f = gd.function([part], getattr(gd, name)(part, axis=0), threads=1)
+            for first in (0, w // 2, w - 700):
+                want = np.asarray(f(np.ascontiguousarray(x[:, first:first + 700])))
+                mine = got[first:first + 700]
+                assert np.isnan(mine).any() and np.array_equal(np.isnan(mine), np.isnan(want)), (n, w, dtype, first)
+                assert np.where(np.isnan(mine), 0, mine).tobytes() == np.where(np.isnan(want), 0, want).tobytes(), (n, w, dtype, first)
+                checked()
+            assert not np.signbit(got[5]) or (name == "prod" and n % 2)
+
+
+@pytest.mark.parametrize("dtype", ("bool", "uint8"))
+def test_positions_among_few_bytes_side_by_side(dtype: str) -> None:
+    """Lines of up to eight neighbours, row by row: the first of equals, whatever lies around them."""
+    random = np.random.default_rng(3)
+    for shape in ((129, 33, 5), (7, 8, 8), (300, 7, 3), (2, 128, 2), (40, 31, 8), (3, 51, 5), (1, 36, 7), (9, 20, 1), (64, 85, 3), (0, 9, 4)):
+        few = random.integers(0, 2 if dtype == "bool" else 4, shape).astype(dtype)
+        wide = random.integers(0, 2 if dtype == "bool" else 256, shape).astype(dtype)
+        for x in (few, wide, np.zeros_like(few), np.ones_like(few), ~few):
+            for stored, view in ((x, lambda n: n), (np.repeat(x, 2, 1), lambda n: n[:, ::2]), (np.ascontiguousarray(x[:, ::-1]), lambda n: n[:, ::-1]),
+                                 (np.ascontiguousarray(x.swapaxes(0, 2)), lambda n: n.swapaxes(0, 2))):
+                n = gd.input("n", stored.shape, dtype)
+                for name in ("argmax", "argmin"):
+                    got = np.asarray(gd.function([n], getattr(gd, name)(view(n), axis=1), threads=1)(stored))
+                    assert np.array_equal(got, getattr(np, name)(x, axis=1)), (name, shape)
+                    checked()
+
+
+@pytest.mark.parametrize("name", ("sum", "prod"))
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_columns_some_elements_apart(dtype: str, name: str) -> None:
+    """What lies between is added up in lanes of its own, or left out: the bits of a copy, and no trace of the NaN there."""
+    for rows, columns in ((17, 40), (40, 16), (65, 15), (129, 700), (33, 2100), (300, 101), (4099, 33), (1000, 1100), (20, 0)):
+        x = sample((rows, columns), dtype)
+        copy = gd.input("c", x.shape, dtype)
+        f = gd.function([copy], getattr(gd, name)(copy, axis=0), threads=1)
+        for step in (2, 3, 4, 5, 6, 7, 16) if rows < 1000 else (3, 6):
+            wide = np.full((rows, max(step * (columns - 1), 0) + 1), np.nan if dtype.startswith("float") else np.iinfo(dtype).max, dtype)
+            wide[:, ::step][:, :columns] = x
+            wide = wide[:, :max(step * (columns - 1) + 1, 0)]           # nothing behind the last
+            n = gd.input("n", wide.shape, dtype)
+            for threads in (1, 2):
+                got = np.asarray(gd.function([n], getattr(gd, name)(n[:, ::step], axis=0), threads=threads)(wide))
+                assert got.tobytes() == np.asarray(f(x)).tobytes(), (rows, columns, step, threads)
+                checked()
+
+
+@pytest.mark.parametrize("dtype", ("int32", "int64", "float32", "float64"))
+def test_argsort_of_some_runs(dtype: str) -> None:
+    """Five to eight runs, of lines from 200 to 520 elements: merged from 256 on. Ties keep their order, both ways round."""
+    random = np.random.default_rng(4)
+    for n in (200, 255, 256, 257, 300, 511, 512, 520):
+        for runs in (5, 6, 8):
+            for falls in (False, True):
+                cuts = np.sort(random.choice(np.arange(20, n - 20), runs - 1, replace=False))
+                lines = []
+                for _ in range(3):
+                    parts = [np.sort(random.integers(-50, 50, len(p))) for p in np.split(np.arange(n), cuts)]
+                    lines.append(np.concatenate([p[::-1] if falls and k % 2 else p for k, p in enumerate(parts)]))
+                x = np.array(lines).astype(dtype)
+                node = gd.input("x", x.shape, dtype)
+                assert np.array_equal(gd.function([node], gd.argsort(node), threads=1)(x), np.argsort(x, kind="stable")), (n, runs, falls)
+                checked()

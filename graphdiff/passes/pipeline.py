@@ -29,7 +29,7 @@ def fold(order: list[Node], outputs: list[Node], evaluate: Evaluate) -> Ordered:
 PASSES: tuple[tuple[str, Callable[..., Ordered]], ...] = (
     ("merge", lambda order, outputs, evaluate: merge(order, outputs)),
     ("algebra", lambda order, outputs, evaluate: placed(*unturned(*algebra(order, outputs)))),
-    ("stable_forms", lambda order, outputs, evaluate: stable_forms(order, outputs)),
+    ("stable_forms", lambda order, outputs, evaluate: unturned(*stable_forms(order, outputs), summed=True)),
     ("fold", fold),
 )
 PLANNING = ("fuse", "in_place")   # turned off by name too, but done to instructions, by lowering and the memory plan

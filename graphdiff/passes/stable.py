@@ -1,5 +1,6 @@
 """stable_forms: the one pass that may change bits. It puts the mathematical value in the place of an overflow or a rounding: quotients in
-which exponentials cancel and logarithms of their divisors (cancel.py), log(softmax), log1p(exp x), 1 / (1 + exp(-x)), x - logsumexp(x), x^0.5."""
+which exponentials cancel and logarithms of their divisors (cancel.py), log(softmax), log1p(exp x), 1 / (1 + exp(-x)), x - logsumexp(x), x^0.5.
+Sums of transposes in the order of memory (turned.py) are turned off with it."""
 from __future__ import annotations
 
 import math
