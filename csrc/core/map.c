@@ -499,6 +499,10 @@ void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, c
     values v;
     block b;
     const int n = p->n_out + p->n_in;
+    if (p->past) {
+        gdi_past_run(p, base, lo, hi, local);
+        return;
+    }
     for (int k = 0; k < n; k++) {
         const gdi_plan_operand *o = p->operand + k;
         f[k].data = base[o->place.base] + o->place.offset;
