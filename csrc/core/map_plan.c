@@ -422,7 +422,7 @@ void gdi_plan_finish(gd_program *program, gdi_plan *p, const gdi_layout *l, int6
         p->stretch = p->block;
     }
     gdi_plan_ahead(p, l, functions);
-    p->past = gdi_plan_runs_past(p);
+    p->past = gdi_plan_piece(p, cost);
     choose_grain(p, cost);
     place_buffers(program, p, element_nbytes);
     program->parallel |= p->items > p->grain;

@@ -41,9 +41,10 @@ void gdi_plan_place(gdi_plan *p, const gdi_layout *l, const gd_view *const *view
  * column, or NULL. */
 void gdi_plan_finish(gd_program *program, gdi_plan *p, const gdi_layout *l, int64_t element_nbytes, int64_t cost, int64_t functions,
                      int64_t direct_row, const gdi_outer_fn *outer, gdi_step *out);
-/* past.c: which outputs go past the caches; does any? Is the plan one operation, without buffers but for its result, that does? */
+/* past.c: which outputs go past the caches; does any? Bytes of the pieces of a plan that is one operation, without buffers but for its
+ * result, which goes past the caches, and costs so many quarter ns an element; 0: it is none. */
 void gdi_plan_past(gdi_plan *p, const gdi_layout *l, int64_t functions);
-int gdi_plan_runs_past(const gdi_plan *p);
+int32_t gdi_plan_piece(const gdi_plan *p, int64_t cost);
 /* Does an input lie where output k does? */
 int gdi_plan_is_updated(const gdi_plan *p, int k);
 int gdi_plan_streams(const gdi_plan *p);

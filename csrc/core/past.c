@@ -50,24 +50,26 @@ int gdi_plan_streams(const gdi_plan *p)
     return 0;
 }
 
-int gdi_plan_runs_past(const gdi_plan *p)
+/* Pieces so short that one is on its way while the next is computed: the stores of one fill the processor's buffers for them, and it waits
+ * for memory when more come. What takes longer than memory leaves it less to wait for by even shorter ones. (10^7 float32, in blocks of
+ * 2 KB that are found by divisions and in pieces: sqrt 2.75 -> 2.05 ms, 1/x 2.15 -> 1.75, x y + z 4.55 -> 4.2, clip 2.0 -> 1.7; relu 1.62
+ * either way, in pieces of 1, 4, 8 KB 1.75, 1.8, 1.86.) */
+int32_t gdi_plan_piece(const gdi_plan *p, int64_t cost)
 {
+    enum { DEAR = 4, SHORT_NBYTES = 1024, LONG_NBYTES = 2048 };
     const gdi_micro *m = p->micro;
     int fit = p->n_out == 1 && p->n_in < GDI_MAP_OPERANDS && p->n_micro == 1 && m->fn && m->to == 0 && p->operand[0].stream && !p->by_row
               && p->ahead_lines == 0;
     for (int k = 1; fit && k <= p->n_in; k++)
         fit = (p->operand[k].feed == GDI_DIRECT || p->operand[k].feed == GDI_SINGLE) && !p->operand[k].cast;
-    return fit;
+    return !fit ? 0 : cost >= DEAR ? SHORT_NBYTES : LONG_NBYTES;
 }
 
-/* In pieces short enough that a piece is on its way while the next is computed: the stores of one fill the processor's buffers for them,
- * and it waits for memory when more come. (10^7 float32, in blocks of 2 KB that are found by divisions and in pieces of 1 KB: sqrt 2.75 ->
- * 1.9 ms, 1/x 2.15 -> 1.6, x/y 3.1 -> 2.8; 10^7 int64 by 3: 3.7 -> 3.3.) All but the first begin with a cache line of the result. */
+/* All pieces but the first begin with a cache line of the result. */
 void gdi_past_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, char *buffer)
 {
-    enum { PIECE_NBYTES = 1024 };
     const gdi_micro *m = p->micro;
-    const int64_t size = p->operand[0].size, piece = PIECE_NBYTES / size, end = least(hi * p->block, p->n);
+    const int64_t size = p->operand[0].size, piece = p->past / size, end = least(hi * p->block, p->n);
     const char *at[GDI_MAP_OPERANDS];
     int64_t step[GDI_MAP_OPERANDS];
     for (int k = 0; k <= p->n_in; k++) {

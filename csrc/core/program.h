@@ -170,7 +170,7 @@ typedef struct gdi_plan {
     int32_t direct;          /* they are whole rows, which one loop reads and writes where they lie */
     int32_t through;         /* the input that is gathered to where the output is; 0: none */
     int32_t dear;            /* what is computed takes longer than memory does */
-    int32_t past;            /* one operation whose result goes past the caches, piece by piece */
+    int32_t past;            /* one operation whose result goes past the caches, in pieces of so many bytes; else 0 */
     int32_t height;          /* rows of an item: GDI_TILE_ROWS if an input is turned, else 1 */
     int64_t n, inner, pieces, block, items, grain;
     int64_t stretch;         /* elements of a row that are one item: a block, or of a sum GDI_FOLD_BLOCK of them */
