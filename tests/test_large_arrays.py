@@ -62,3 +62,38 @@ def test_small_results(dtype):
     a, b = behind((n,), dtype, 1), behind((n,), dtype, 0)
     compare(x > y, [x, y], [a, b], a > b)
     compare(x * 3, [x], [a], a * a.dtype.type(3))
+
+
+SINGLE = {"1/x": (1, lambda m, x: 1 / x), "sqrt": (1, lambda m, x: m.sqrt(x)), "by a number": (1, lambda m, x: x * 3),
+          "less a number": (1, lambda m, x: 7 - x), "divide": (2, lambda m, x, y: x / y), "add": (2, lambda m, x, y: x + y), "same array": (1, lambda m, x: x + x),
+          "clip": (1, lambda m, x: m.clip(x, 20, 100)), "where": (3, lambda m, x, y, z: m.where(x != 0, y, z))}
+EVERY = {"by a number", "less a number", "add", "same array", "clip", "where"}
+
+
+@pytest.mark.parametrize("name, dtype", [(name, dtype) for name in SINGLE for dtype in ("float32", "float64", "int64", "uint8")
+                                         if dtype.startswith("float") or name in EVERY])
+def test_single_operations(name, dtype):
+    """Pieces begin with a cache line of the result, whatever its place in one, and the last is any number of elements."""
+    count, operation = SINGLE[name]
+    n = {"float32": 4_300_007, "float64": 2_150_003, "int64": 2_150_003, "uint8": 17_000_001}[dtype]
+    inputs = [gd.input("xyz"[k], (n,), dtype) for k in range(count)]
+    arrays = [behind((n,), dtype, 3 * k + 1) + np.ones((), dtype) for k in range(count)]
+    compare(operation(gd, *inputs), inputs, arrays, operation(np, *arrays))
+
+
+@pytest.mark.parametrize("name", ["exp", "log2", "tan", "cbrt", "exp of the opposite", "of rows", "and a row", "turned"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_functions_have_the_bits_of_pieces(name, dtype):
+    n = 2113 if dtype == "float32" else 1511
+    forms = {"exp of the opposite": lambda x, y: gd.exp(-x * x) + 1, "of rows": lambda x, y: gd.exp(x[1:, 3:]), "and a row": lambda x, y: gd.sin(x) * y,
+             "turned": lambda x, y: gd.tanh(x.T) + 1}
+    form = forms.get(name, lambda x, y: getattr(gd, name)(x))
+    x, y, rows = gd.input("x", (n, n), dtype), gd.input("y", (n,), dtype), gd.input("rows", (5, n), dtype)
+    a, b = behind((n, n), dtype, 1) / np.array(64, dtype) + np.array(0.01, dtype), behind((n,), dtype, 2)
+    for threads in (1, 2):
+        whole = gd.function([x, y], form(x, y), threads=threads)(a, b)
+        for at in (0, n // 2, n - 5):
+            piece = gd.function([rows, y], form(rows, y))(a[at:at + 5], b)
+            same = {"of rows": whole[at:at + 4], "turned": whole[:, at:at + 5]}.get(name, whole[at:at + 5])
+            assert same.tobytes() == piece.tobytes()
+            checked()

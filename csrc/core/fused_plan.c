@@ -180,11 +180,10 @@ int gdi_fused_prepare(gd_program *program, const gd_program_spec *s, const gdi_t
         return GD_NO_MEMORY;
     gdi_plan_place(p, &l, view, t);
     const int64_t cost = read_lines(p, t, &l, view, line, lines, &element_nbytes);
-    gdi_plan_finish(program, p, &l, element_nbytes, cost, GDI_LONG_ROW, NULL, out);
+    gdi_plan_finish(program, p, &l, element_nbytes, cost, count_functions(line, lines), GDI_LONG_ROW, NULL, out);
     use_whole(p, t, view[1]->dtype, line, lines);
     if (p->turned && program->local_nbytes < GDI_LOCAL_NBYTES)
         program->local_nbytes = GDI_LOCAL_NBYTES;
-    gdi_plan_ahead(p, &l, count_functions(line, lines));
     const int64_t scratch = sums > 0 && p->pieces > 1 ? sums * p->items * (int64_t)sizeof(double) : 0;
     if (program->scratch_nbytes < scratch)
         program->scratch_nbytes = scratch;

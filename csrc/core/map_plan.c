@@ -168,36 +168,6 @@ static int any_buffer(const gdi_plan *p)
     return 0;
 }
 
-/* Does an input lie where output k does? */
-static int is_updated(const gdi_plan *p, int k)
-{
-    for (int i = p->n_out; i < p->n_out + p->n_in; i++)
-        if (p->operand[i].place.base == p->operand[k].place.base && p->operand[i].place.offset == p->operand[k].place.offset)
-            return 1;
-    return 0;
-}
-
-/* Outputs that are one run of large arrays. Of several, one that is written over an input is in the cache already; and of one operation, a
- * small part of all that is read and written is not worth blocks as short as these are (10^7 float32 compared: 5.1 instead of 6.0 ms; tests
- * of one array, a fifth of which is the result, gain a tenth). Nor is what is dear: it would wait for a block to be gone, which it
- * otherwise computes beside (pow and arctan2 of 10^7 elements: 1.15 to 1.25 times as fast). */
-static void choose_streams(gdi_plan *p, const gdi_layout *l)
-{
-    enum { PART = 4 };
-    const int64_t all = gdi_layout_nbytes(l, p->n), least = p->n_micro == 1 ? all / PART : 0;
-    for (int k = 0; k < p->n_out; k++)
-        p->operand[k].stream = (int8_t)(p->n_sink == 0 && gdi_layout_is_flat(l, k) && !p->operand[k].cast && all >= GDI_STREAM_NBYTES
-                                        && !p->dear && p->operand[k].size * p->n >= least && (p->n_out == 1 || !is_updated(p, k)));
-}
-
-int gdi_plan_streams(const gdi_plan *p)
-{
-    for (int k = 0; k < p->n_out; k++)
-        if (p->operand[k].stream)
-            return 1;
-    return 0;
-}
-
 /* A whole number of the longest period: then operands that repeat are the same in all blocks. Periods are products of
  * trailing sizes, so the longest is a multiple of the others. */
 static int64_t flat_block(const gdi_plan *p)
@@ -212,15 +182,13 @@ static int64_t flat_block(const gdi_plan *p)
 /* Elements of a block: a cheap operation costs less than the steps around a short one, but all that is read and written should
  * stay in L1, so the more registers, the shorter (two results of one operation each: as long as one). Beyond a core's own caches, too: an operation that waits for the lines of its block
  * leaves nothing to do meanwhile but what of the next operation there is room for (10^6 float32, value and gradient: gelu 1080 -> 880 us,
- * softplus 770 -> 590, exp(-x x) 1210 -> 870; of 3 x 10^5 it costs up to a tenth). What goes past the caches is best in short ones, but for
- * a function by itself on Zen 4 (10^7 float32: 3 to 7 % faster by 4 KB, as log 4.1 -> 3.7 ms). */
+ * softplus 770 -> 590, exp(-x x) 1210 -> 870; of 3 x 10^5 it costs up to a tenth). What goes past the caches is best in short ones. */
 enum { FAR_NBYTES = 8 << 20 };
 
 static void choose_unit(gdi_plan *p, const gdi_layout *l, int64_t element_nbytes)
 {
     const int stream = gdi_plan_streams(p), far = gdi_layout_nbytes(l, p->n) >= FAR_NBYTES;
-    const int64_t past = p->function && gdi_l1_nbytes() < GDI_LARGE_L1 ? 4096 : 2048;
-    const int64_t nbytes = stream ? past : p->n_micro == 1 || (p->n_micro == 2 && p->n_register == 0 && !far) ? 8192 : p->n_register <= 2 && !far ? 4096 : 2048;
+    const int64_t nbytes = stream ? 2048 : p->n_micro == 1 || (p->n_micro == 2 && p->n_register == 0 && !far) ? 8192 : p->n_register <= 2 && !far ? 4096 : 2048;
     int64_t widest = element_nbytes;
     for (int k = 0; k < l->n; k++) {
         const int64_t size = p->operand[k].cast ? 4 : l->size[k];
@@ -283,7 +251,7 @@ static int gathered_in_place(const gdi_plan *p)
     const gdi_plan_operand *to = p->operand;
     int found = 0;
     if (p->n_out != 1 || p->n_micro != 1 || !p->micro->fn || p->micro->to != 0 || p->stepped || to->feed != GDI_DIRECT || to->cast
-        || to->stream || is_updated(p, 0))
+        || to->stream || gdi_plan_is_updated(p, 0))
         return 0;
     for (int k = 1; k <= p->n_in; k++) {
         const gdi_plan_operand *o = p->operand + k;
@@ -441,11 +409,11 @@ void gdi_plan_place(gdi_plan *p, const gdi_layout *l, const gd_view *const *view
 }
 
 void gdi_plan_finish(gd_program *program, gdi_plan *p, const gdi_layout *l, int64_t element_nbytes, int64_t cost,
-                        int64_t direct_row, const gdi_outer_fn *outer, gdi_step *out)
+                     int64_t functions, int64_t direct_row, const gdi_outer_fn *outer, gdi_step *out)
 {
     out->kind = GDI_BLOCKS;
     out->u.plan = p;
-    choose_streams(p, l);
+    gdi_plan_past(p, l, functions);
     choose_unit(p, l, element_nbytes);
     if (p->n_sink > 0) {
         choose_sums(p, l);
@@ -453,6 +421,8 @@ void gdi_plan_finish(gd_program *program, gdi_plan *p, const gdi_layout *l, int6
         choose_blocks(p, l, direct_row, outer);
         p->stretch = p->block;
     }
+    gdi_plan_ahead(p, l, functions);
+    p->past = gdi_plan_piece(p, cost);
     choose_grain(p, cost);
     place_buffers(program, p, element_nbytes);
     program->parallel |= p->items > p->grain;
@@ -483,16 +453,13 @@ static int make_plan(gd_program *program, gdi_layout *l, const gd_view *const *v
     gdi_plan *p = gdi_plan_new(program, l, n, 1, 1, 0);
     if (!p)
         return GD_NO_MEMORY;
-    p->function = of->function && p->n_in == 1;
-    p->dear = of->function && p->n_in == 2;
     p->micro[0] = (gdi_micro){.fn = of->fn, .from = {1, p->n_in > 1 ? 2 : 1, p->n_in > 2 ? 3 : 1}, .reads = (uint8_t)p->n_in};
     if (p->n_in == 2)
         gdi_take_lone(p->micro, of->single);
     gdi_plan_place(p, l, view, t);
     p->stepped = of->stepped;
     p->shuffled = p->n_in == 1 && (l->size[1] < 8 || of->root);
-    gdi_plan_finish(program, p, l, 0, cost, of->direct_row, of->outer, out);
-    gdi_plan_ahead(p, l, of->function);
+    gdi_plan_finish(program, p, l, 0, cost, of->function, of->direct_row, of->outer, out);
     return GD_OK;
 }
 

@@ -36,16 +36,22 @@ int64_t gdi_layout_nbytes(const gdi_layout *l, int64_t n);
 /* map_plan.c: a plan and the tables it points to, in one block; NULL: no memory */
 gdi_plan *gdi_plan_new(gd_program *program, gdi_layout *l, int64_t n, int n_out, int n_micro, int n_sink);
 void gdi_plan_place(gdi_plan *p, const gdi_layout *l, const gd_view *const *view, const gdi_table *t);
-/* Its blocks, buffers and grain. cost: quarter ns an element; direct_row: the shortest row that is worth a call as it lies; outer: the loops
- * of an outer product, with the first or second operand the column, or NULL. */
-void gdi_plan_finish(gd_program *program, gdi_plan *p, const gdi_layout *l, int64_t element_nbytes, int64_t cost, int64_t direct_row,
-                     const gdi_outer_fn *outer, gdi_step *out);
-/* Does any output go past the caches? */
+/* Its blocks, buffers and grain. cost: quarter ns an element; functions: how many of its operations are (gdi_map_is_function);
+ * direct_row: the shortest row that is worth a call as it lies; outer: the loops of an outer product, with the first or second operand the
+ * column, or NULL. */
+void gdi_plan_finish(gd_program *program, gdi_plan *p, const gdi_layout *l, int64_t element_nbytes, int64_t cost, int64_t functions,
+                     int64_t direct_row, const gdi_outer_fn *outer, gdi_step *out);
+/* past.c: which outputs go past the caches; does any? Bytes of the pieces of a plan that is one operation, without buffers but for its
+ * result, which goes past the caches, and costs so many quarter ns an element; 0: it is none. */
+void gdi_plan_past(gdi_plan *p, const gdi_layout *l, int64_t functions);
+int32_t gdi_plan_piece(const gdi_plan *p, int64_t cost);
+/* Does an input lie where output k does? */
+int gdi_plan_is_updated(const gdi_plan *p, int k);
 int gdi_plan_streams(const gdi_plan *p);
 /* The loops of an operation of two operands for the case that the first or the second is one value. */
 void gdi_take_lone(gdi_micro *m, const gdi_map_fn *single);
 /* Quarter ns of an element of this size. */
 int64_t gdi_map_cost_of(int op, int64_t size);
-/* ahead.c: of so many functions (gdi_map_is_function) */
+/* ahead.c: of so many functions */
 void gdi_plan_ahead(gdi_plan *p, const gdi_layout *l, int64_t functions);
 #endif

@@ -172,8 +172,8 @@ typedef struct gdi_plan {
     int32_t by_row;          /* blocks are pieces of rows */
     int32_t direct;          /* they are whole rows, which one loop reads and writes where they lie */
     int32_t through;         /* the input that is gathered to where the output is; 0: none */
-    int32_t function;        /* the only operation is a function of one array */
-    int32_t dear;            /* the only operation is a function of two arrays: it takes longer than memory does */
+    int32_t dear;            /* what is computed takes longer than memory does */
+    int32_t past;            /* one operation whose result goes past the caches, in pieces of so many bytes; else 0 */
     int32_t height;          /* rows of an item: GDI_TILE_ROWS if an input is turned, else 1 */
     int64_t n, inner, pieces, block, items, grain;
     int64_t stretch;         /* elements of a row that are one item: a block, or of a sum GDI_FOLD_BLOCK of them */
@@ -278,6 +278,8 @@ void gdi_scalars_finish(gd_program *p);
 enum { GDI_FLOW_SHORTEST = 16, GDI_FLOW_PAIRS = 8192, GDI_FLOW_LONGEST = 32768 };
 enum { GDI_MAP_RAW_NBYTES = GDI_TILE_ROWS * GDI_TILE_STRIDE * 8, GDI_MAP_WIDE_NBYTES = GDI_BLOCK * 16 };
 void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, char *local, char *scratch);
+/* past.c: the same for a plan that is `past` */
+void gdi_past_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, char *buffer);
 /* after all items: sums of rows that took several; scratch has the sums of the items */
 void gdi_map_join(const gdi_plan *p, char *const *base, char *scratch);
 /* map.c: what lies at elements first, first + step, .. of the outputs, `rows` times `count` of them, for a plan that gdi_map_has_parts;
