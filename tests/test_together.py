@@ -249,4 +249,11 @@ def test_times_are_of_one_after_the_other():
     assert (tails(f), heads(f)) in ((1, 0), (0, 1), (1, 1))
     f.profile(a, b)
     assert f(a, b).tobytes() == want.tobytes()
-    checked(2)
+    x, y = gd.input("x", (3000, 4000), "float32"), gd.input("y", (3000, 4000), "float32")
+    for make in (lambda: gd.max(x * y, axis=1), lambda: gd.argmin(gd.sqrt(x * x + 1.0) - y[:1], axis=1), lambda: gd.any(x > y + 4.0, axis=1)):
+        f, arrays = gd.function([x, y], make()), [array((3000, 4000)), array((3000, 4000))]
+        want = f(*arrays)
+        assert heads(f) == 1
+        f.profile(*arrays)
+        assert f(*arrays).tobytes() == want.tobytes()
+        checked(2)

@@ -565,7 +565,7 @@ static void locate_at(const gdi_plan *p, int64_t element, int64_t count, block *
     }
     b->at[0] = rest;
     b->rows = 1;
-    b->count = least(p->block, count);
+    b->count = least(p->part ? p->part : p->block, count);
     if (p->by_row)
         b->count = least(b->count, p->inner - b->at[last]);
 }

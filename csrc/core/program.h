@@ -155,6 +155,7 @@ typedef struct gdi_plan {
     int64_t register_nbytes; /* from one register to the next */
     int64_t unit;            /* elements that buffers and registers hold */
     int64_t local_nbytes;    /* private memory of a thread */
+    int64_t part;            /* elements of a block where parts are made for the next step; 0: as of any other block */
     int64_t ahead_lines;     /* cache lines of the block after the next to ask for before each operation; 0: none */
     int32_t ahead_operands;  /* of the first so many operands */
     gdi_micro *micro;
