@@ -39,7 +39,7 @@ def _free(order: Sequence[Node], outputs: Sequence[Node]) -> set[int]:
     return {id(node) for node in order if node.op.family == "elementwise" and id(node) in seen and id(node) not in bound}
 
 
-def _number(x: Node) -> Node | None:
+def single(x: Node) -> Node | None:
     """What is the same for every element: an array of one element, or the broadcast of one; else None."""
     while x.op.name == "broadcast_to" and x.size != 1:
         x = x.inputs[0]
@@ -54,7 +54,7 @@ def _turn(node: Node) -> tuple[Node, Node] | None:
             axes = x._attrs[0]
             inputs.append(x.inputs[0])
         else:
-            number = _number(x)
+            number = single(x)
             if number is None:
                 return None
             inputs.append(number)
