@@ -496,10 +496,6 @@ void gdi_map_join(const gdi_plan *p, char *const *base, char *scratch)
 static void begin(const gdi_plan *p, char *const *base, char *local, feed *f, values *v)
 {
     const int n = p->n_out + p->n_in;
-    if (p->past) {
-        gdi_past_run(p, base, lo, hi, local);
-        return;
-    }
     for (int k = 0; k < n; k++) {
         const gdi_plan_operand *o = p->operand + k;
         f[k].data = base[o->place.base] + o->place.offset;
@@ -517,6 +513,10 @@ void gdi_map_run(const gdi_plan *p, char *const *base, int64_t lo, int64_t hi, c
     feed f[GDI_FUSED_OPERANDS];
     values v;
     block b;
+    if (p->past) {
+        gdi_past_run(p, base, lo, hi, local);
+        return;
+    }
     begin(p, base, local, f, &v);
     if (p->whole || p->turned) {
         run_whole(p, f, lo, hi, local, scratch);

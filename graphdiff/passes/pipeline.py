@@ -11,6 +11,7 @@ from ..graph.walk import toposort
 from .placed import placed
 from .simplify import Ordered, algebra, foldable, merge, replace_constants
 from .stable import stable_forms
+from .symmetric import symmetric
 from .turned import unturned
 
 # Called with nodes, gives their values: running constants is the business of a later stage.
@@ -28,7 +29,7 @@ def fold(order: list[Node], outputs: list[Node], evaluate: Evaluate) -> Ordered:
 
 PASSES: tuple[tuple[str, Callable[..., Ordered]], ...] = (
     ("merge", lambda order, outputs, evaluate: merge(order, outputs)),
-    ("algebra", lambda order, outputs, evaluate: placed(*unturned(*algebra(order, outputs)))),
+    ("algebra", lambda order, outputs, evaluate: placed(*unturned(*symmetric(*algebra(order, outputs))))),
     ("stable_forms", lambda order, outputs, evaluate: unturned(*stable_forms(order, outputs), summed=True)),
     ("fold", fold),
 )

@@ -69,7 +69,7 @@ def _free(order: Sequence[Node], outputs: Sequence[Node], summed: Collection[int
     return {id(node) for node in order if node.op.family == "elementwise" and id(node) in seen and id(node) not in bound}
 
 
-def _number(x: Node) -> Node | None:
+def single(x: Node) -> Node | None:
     """What is the same for every element: an array of one element, or the broadcast of one; else None."""
     while x.op.name == "broadcast_to" and x.size != 1:
         x = x.inputs[0]
@@ -91,7 +91,7 @@ def _turn(node: Node) -> list[Node]:
         if x.op.name == "transpose" and x.shape == node.shape and x._attrs[0] == axes:
             inputs.append(x.inputs[0])
             continue
-        number = _number(x)
+        number = single(x)
         if number is None:
             if x.shape == node.shape or len(x.shape) != len(axes):
                 return []
