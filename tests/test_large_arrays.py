@@ -42,6 +42,17 @@ def test_conversions_of_rows_that_lie_apart():
     compare(x[::-1].astype("int64"), [x], [a], a[::-1].astype("int64"))
 
 
+@pytest.mark.parametrize("source, target", [("int64", "float64"), ("float64", "int64"), ("float64", "float32")])
+def test_conversions_of_elements_that_lie_apart(source, target):
+    """They are gathered in pieces: rows of 1 and 2 pieces and some more elements, and many rows to a piece."""
+    for shape in ((601, 1229), (511, 1999), (9001, 85)):
+        x = gd.input("x", shape, source)
+        a = behind(shape, source, 1)
+        for at in (np.s_[:, ::2], np.s_[:, 1::3], np.s_[:, ::-1], np.s_[::2, ::-2]):
+            compare(x[at].astype(target), [x], [a], a[at].astype(target))
+        compare(x.T.astype(target), [x], [a], np.ascontiguousarray(a.T).astype(target))
+
+
 MOVES = {"concatenate": lambda m, x, y: m.concatenate([x, y]), "concatenate axis=1": lambda m, x, y: m.concatenate([x, y], axis=1),
          "stack axis=1": lambda m, x, y: m.stack([x, y], axis=1), "flip": lambda m, x, y: m.flip(x, 0), "roll": lambda m, x, y: m.roll(x, 7, axis=1),
          "tile": lambda m, x, y: m.tile(x, (2, 3)), "pad": lambda m, x, y: m.pad(x, 3)}
