@@ -345,3 +345,26 @@ def test_argsort_of_some_runs(dtype: str) -> None:
                 node = gd.input("x", x.shape, dtype)
                 assert np.array_equal(gd.function([node], gd.argsort(node), threads=1)(x), np.argsort(x, kind="stable")), (n, runs, falls)
                 checked()
+
+
+@pytest.mark.parametrize("dtype", ("int32", "float32", "float64"))
+def test_extremes_of_rows_that_begin_anywhere_in_a_cache_line(dtype: str) -> None:
+    """Eight rows at a time, of every 128 those 16 apart; registers at the ends overlap. NaN wins, of zeros the one of the right sign."""
+    for rows, columns in ((8, 70), (127, 50), (128, 33), (136, 300), (257, 519)):
+        x = sample((rows, columns), dtype)
+        if dtype.startswith("float"):
+            x[:, ::3] *= 0
+            x[rows // 2, 4::7] = np.nan
+            x[3, 5::11] = -np.inf
+        n = gd.input("n", x.shape, dtype)
+        for first in range(18):
+            part = x[:, first:]
+            f = gd.function([n], [gd.max(n[:, first:], axis=0), gd.min(n[:, first:], axis=0)], threads=1)
+            for got, name in zip(f(x), ("max", "min"), strict=True):
+                want = getattr(np, name)(part, axis=0)
+                assert np.array_equal(got, want, equal_nan=dtype != "int32"), (name, x.shape, first)
+                if dtype != "int32":
+                    zeros = part == 0                       # -0 is the largest if there is no +0, the smallest if there is one
+                    minus = np.any(zeros & np.signbit(part), axis=0) if name == "min" else ~np.any(zeros & ~np.signbit(part), axis=0)
+                    assert np.array_equal(np.signbit(got[want == 0]), minus[want == 0]), (name, x.shape, first)
+                checked()
