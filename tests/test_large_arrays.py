@@ -76,8 +76,8 @@ def test_small_results(dtype):
 
 
 SINGLE = {"1/x": (1, lambda m, x: 1 / x), "sqrt": (1, lambda m, x: m.sqrt(x)), "by a number": (1, lambda m, x: x * 3),
-          "less a number": (1, lambda m, x: 7 - x), "divide": (2, lambda m, x, y: x / y), "add": (2, lambda m, x, y: x + y), "same array": (1, lambda m, x: x + x),
-          "clip": (1, lambda m, x: m.clip(x, 20, 100)), "where": (3, lambda m, x, y, z: m.where(x != 0, y, z))}
+          "less a number": (1, lambda m, x: 7 - x), "divide": (2, lambda m, x, y: x / y), "add": (2, lambda m, x, y: x + y),
+          "same array": (1, lambda m, x: x + x), "clip": (1, lambda m, x: m.clip(x, 20, 100)), "where": (3, lambda m, x, y, z: m.where(x != 0, y, z))}
 EVERY = {"by a number", "less a number", "add", "same array", "clip", "where"}
 
 
