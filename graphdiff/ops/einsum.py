@@ -293,7 +293,7 @@ def einsum(*operands: Any, dtype: Any = None, out: Any = None, optimize: Any = T
     if dtype is not None:
         common = asked_dtype(dtype)
         for k, x in enumerate(nodes):
-            if not np.can_cast(x.dtype, common, casting):   # type: ignore[arg-type]
+            if hasattr(given[k], "dtype") and not np.can_cast(x.dtype, common, casting):   # type: ignore[arg-type]
                 raise DTypeError(f"operand {k} is {x.dtype}, which is not cast to dtype={common.name!r} by casting={casting!r}"
                                  f"\nhint: astype({common.name!r}) if that is meant")
     nodes = [cast(x, common) for x in nodes]
