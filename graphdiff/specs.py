@@ -130,6 +130,16 @@ def broadcast(*shapes: Shape) -> Shape:
     return out
 
 
+def spreads(a: Shape, shape: Shape) -> bool:
+    """Can an array of shape `a` be broadcast to `shape`? Sizes that may turn out equal are taken to be, as in `broadcast`."""
+    if len(a) > len(shape):
+        return False
+    try:
+        return all(unify(m, n) is not None for m, n in zip(broadcast(a, shape), shape, strict=True))
+    except ShapeError:
+        return False
+
+
 def stretches(size: Size) -> bool:
     """Is an axis of this size repeated beside a longer one? Of 1, and of named sizes those that are 1 at most."""
     return size == 1 if isinstance(size, int) else size.hi <= 1

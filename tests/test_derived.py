@@ -119,6 +119,19 @@ def test_heaviside_at_its_step():
     np.testing.assert_array_equal(gh, [0, 1, 1, 0, 0, 0, 0])
 
 
+def test_a_negative_number_beside_unsigned_integers():
+    a = np.array([0, 1, 200], np.uint8)
+    x = gd.input("x", (3,), "uint8")
+    for f in (lambda m, x: m.float_power(-1, x), lambda m, x: m.float_power(x, -1), lambda m, x: m.heaviside(x, -1), lambda m, x: m.heaviside(-1, x),
+              lambda m, x: m.isclose(x, -1), lambda m, x: m.isclose(-1, x), lambda m, x: m.isclose(x, 300)):
+        with np.errstate(divide="ignore"):
+            want = f(np, a)
+        got = gd.evaluate(f(gd, x), {x: a})
+        np.testing.assert_array_equal(got, want)
+        assert got.dtype == (bool if want.dtype == bool else np.float64)
+        checked(2)
+
+
 def test_isclose_and_allclose():
     a = np.array([1.0, 1.0 + 1e-6, 1.1, np.nan, np.inf, np.inf, -np.inf, 0.0, 1e-9])
     b = np.array([1.0, 1.0, 1.0, np.nan, np.inf, -np.inf, 1.0, 1e-9, 0.0])

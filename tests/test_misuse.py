@@ -81,9 +81,14 @@ def test_a_segment_does_not_count_from_the_end():
 
 
 def test_a_function_inside_another_is_named_after_it_when_built():
-    x, i = gd.input("x", ("n", 4)), gd.input("i", ("m", 1), "int64")
-    with pytest.raises(ShapeError, match=r"(?s)^take_along_axis: broadcast_to: cannot broadcast \[m, 1\] to \[n, 1\]" + HERE):
-        gd.take_along_axis(x, i, 1)
+    with pytest.raises(ShapeError, match=r"(?s)^append: concatenate: operand 0 has 2 axes, operand 1 has 1" + HERE):
+        gd.append(gd.input("x", ("n", 4)), gd.input("y", ("m",)), axis=0)
+    x, y = gd.input("x", (3, 4)), gd.input("y", (3,))
+    with pytest.raises(ShapeError, match=r"(?s)^trapezoid: multiply: shapes \[1, 2\] and \[3, 3\] do not broadcast" + HERE):
+        gd.trapezoid(x, y, axis=1)
+    with pytest.raises(ShapeError, match=r"(?s)^isclose: subtract: shapes \[3, 4\] and \[3\] do not broadcast" + HERE):
+        gd.isclose(x, y)
+    checked(4)
     with pytest.raises(ShapeError, match=r"(?s)^matmul: " + HERE):
         rows_of(3) @ gd.input("y", (3, 4))
 

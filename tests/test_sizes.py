@@ -234,6 +234,52 @@ def test_named_sizes_as_indices_from_the_end():
         checked()
 
 
+PUT = [(np.s_[1:], "set", lambda v, w: v), (np.s_[1:], "add", lambda v, w: v * v), (np.s_[:3], "add", lambda v, w: v[:3]),
+       (np.s_[:2], "set", lambda v, w: w), ([0, 2], "set", lambda v, w: w)]
+
+
+@pytest.mark.parametrize("n", range(1, 9))
+@pytest.mark.parametrize(("item", "how", "value"), PUT)
+def test_what_may_fit_a_part_of_a_named_size_is_put_there(item, how, value, n):
+    def made(*sizes):
+        nodes = [gd.input(name, (size,)) for name, size in zip("xvw", sizes, strict=True)]
+        x, v, w = nodes
+        y = getattr(x.at[item], how)(value(v, w))
+        return gd.function(nodes, [y, *gd.grad(gd.sum(y * y), nodes, unconnected="zero")])
+
+    arrays = np.arange(1.0, n + 1), np.arange(2.0, 6), np.array([3.0, 4.0])
+    named = made("n", 4, "m")
+    part = arrays[0][item].shape if isinstance(item, slice) or n > 2 else ()
+    if part != value(*arrays[1:]).shape:                                    # it fits, or is refused when the function runs
+        with pytest.raises(gd.errors.GraphdiffError, match=r"x\.at\[\.\.\.\]\.(set|add): (.|\n)*test_sizes\.py:\d+"):
+            named(*arrays)
+    else:
+        for got, want in zip(named(*arrays), made(n, 4, 2)(*arrays), strict=True):
+            np.testing.assert_array_equal(got, want)
+    checked(4)
+
+
+def test_sizes_that_may_be_equal_spread():
+    x, w = gd.input("x", ("n",)), gd.input("w", ("m",))
+    y, i = gd.input("y", ("n", 4)), gd.input("i", ("m", 1), "int64")
+    along = gd.function([y, i], gd.take_along_axis(y, i, 1))
+    np.testing.assert_array_equal(along(np.arange(12.0).reshape(3, 4), [[3], [0], [1]]), [[3], [4], [9]])
+    for rows in (1, 2):
+        with pytest.raises(gd.errors.ShapeError, match=r"^take_along_axis: (.|\n)*test_sizes\.py:\d+"):
+            along(np.ones((3, 4)), np.zeros((rows, 1), int))
+        checked()
+    y = gd.broadcast_to(w, (2, "n"))                                        # one element beside several: m was taken for n
+    np.testing.assert_array_equal(gd.function([x, w], x + y)(np.ones(3), np.arange(3.0)), [[1, 2, 3]] * 2)
+    with pytest.raises(gd.errors.ShapeError, match=r"size m was taken for n while building, but is 1 beside 3"):
+        gd.function([x, w], x + y)(np.ones(3), np.ones(1))
+    with pytest.raises(gd.errors.ShapeError, match=r"value of shape \[5\] does not fit the indexed part \[min\(n, 3\)\]"):
+        x.at[:3].set(np.ones(5))
+    for build in (lambda: gd.broadcast_to(gd.input("y", (5,)), (1,)), lambda: gd.broadcast_to(x[None], ("n",)), lambda: gd.broadcast_to(x[:0], (2,))):
+        with pytest.raises(gd.errors.ShapeError, match="cannot broadcast"):
+            build()
+        checked()
+
+
 def test_ranges_and_labels_of_named_sizes():
     x = gd.input("x", ("b", 3))
     labels = gd.input("labels", (3,), "int64")

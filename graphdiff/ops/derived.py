@@ -18,7 +18,7 @@ from ..specs import nelements, normalize_axes, normalize_axis
 from .binary import add, bitwise_and, bitwise_or, equal, less_equal, multiply, power, subtract, where
 from .creation import full
 from .einsum import einsum
-from .families import argument, cast, flag, floating, number, pair
+from .families import argument, cast, flag, floating, number, pair, reals
 from .joining import concatenate, stack
 from .moments import norm
 from .movement import cut, flip, moveaxis, permute, ravel, reshape_to, swapaxes
@@ -52,8 +52,7 @@ def _scaled(x: Any, factor: float) -> Node:
 @composed
 def heaviside(x1: Any, x2: Any) -> Node:
     """The step function: 0 for x1 < 0, x2 for x1 = 0, 1 for x1 > 0, NaN for NaN. Derivatives: 0 in x1, and in x2 where x1 is 0."""
-    x, y = pair(x1, x2)
-    x, y = floating(x), floating(y)
+    x, y = map(floating, reals(x1, x2, "heaviside"))
     return where(equal(x, 0.0), y, multiply(add(sign(x), 1.0), 0.5))
 
 
@@ -76,8 +75,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
 def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Node:
     """|a - b| <= atol + rtol |b|, element by element: a bool node. Infinities are close to themselves alone, NaN to nothing,
     or with equal_nan to NaN."""
-    x, y = pair(a, b)
-    x, y = floating(x), floating(y)
+    x, y = map(floating, reals(a, b, "isclose"))
     rtol, atol = _tolerance(rtol, "rtol"), _tolerance(atol, "atol")
     near = less_equal(abs(subtract(x, y)), add(multiply(abs(y), rtol), atol))
     out = bitwise_or(bitwise_and(near, isfinite(y)), equal(x, y))
@@ -248,7 +246,7 @@ def vector_norm(x: Any, *, axis: Any = None, keepdims: bool = False, ord: Any = 
 @public
 def float_power(x: Any, y: Any) -> Node:
     """x to the power y in float64, whatever the operands are."""
-    x, y = pair(x, y)
+    x, y = reals(x, y, "float_power")
     return power(cast(x, FLOAT64), cast(y, FLOAT64))
 
 

@@ -17,7 +17,7 @@ from ..errors import DTypeError, NodeTypeError, ShapeError
 from ..graph.build import SLICING, as_node, make, make_constant, public
 from ..graph.node import Node, known_as
 from ..graph.opdef import NEVER, OpDef, register
-from ..specs import as_shape, broadcast, check_memory, check_shape, format_shape, nelements, normalize_axis
+from ..specs import as_shape, broadcast, check_memory, check_shape, format_shape, nelements, normalize_axis, spreads
 from .creation import arange, full, zeros, zeros_like
 from .families import cast, floating
 from .gathers import moved_inside, written
@@ -333,7 +333,7 @@ def _fit(value: Node, shape: tuple[Any, ...]) -> Node:
         return value
     while len(value.shape) > len(shape) and value.shape[0] == 1:
         value = reshape_to(value, value.shape[1:])
-    if len(value.shape) > len(shape) or broadcast(value.shape, shape) != shape:
+    if not spreads(value.shape, shape):
         raise ShapeError(f"value of shape {format_shape(value.shape)} does not fit the indexed part {format_shape(shape)}")
     return expand_to(value, shape)
 

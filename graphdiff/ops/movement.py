@@ -16,7 +16,7 @@ from ..errors import NodeTypeError, OutOfBounds, ShapeError
 from ..graph.build import as_node, make, public
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
-from ..specs import as_shape, broadcast, check_shape, format_shape, nelements, normalize_axes, normalize_axis, stretches
+from ..specs import as_shape, broadcast, check_shape, format_shape, nelements, normalize_axes, normalize_axis, spreads, stretches
 
 # -- reshape -------------------------------------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ def matrix_transpose(x: Any) -> Node:
 
 def _broadcast_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
     (x,), (shape,) = inputs, attrs
-    if len(x.shape) > len(shape) or broadcast(x.shape, shape) != shape:
+    if not spreads(x.shape, shape):
         raise ShapeError(f"cannot broadcast {format_shape(x.shape)} to {format_shape(shape)}")
     check_shape(shape, x.dtype)
     return shape, x.dtype

@@ -53,7 +53,7 @@ def _checked(node: Node, ins: tuple[Node, ...], bindings: Mapping[str, int]) -> 
     if tuple(shape) != tuple(wanted):
         raise ShapeError(f"sizes assumed equal while building differ: {list(wanted)} expected, {list(shape)} found for "
                          + ", ".join(f"{k}={v}" for k, v in sorted(bindings.items())))
-    if node.op.family == "elementwise":
+    if node.op.family == "elementwise" or node.op.name == "broadcast_to":
         _check_stretched(node, ins, wanted)
     return node._replace(ins, shape=tuple(wanted), attrs=attrs)
 
