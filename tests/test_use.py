@@ -235,7 +235,10 @@ def test_a_softmax_with_a_temperature_is_one_function_in_float16():
         assert got.dtype == np.float16
         np.testing.assert_allclose(got.astype(float), e / e.sum(), rtol=1e-3)
         checked()
-    assert gd.softmax(x, temperature=gd.input("t")).dtype == np.float64
+    for dtype in ("float16", "float32", "float64"):           # as of x / t
+        assert gd.softmax(x, temperature=gd.input("t", (), dtype)).dtype == dtype
+        checked()
+    assert gd.softmax(x, temperature=np.float32([2, 3])).dtype == np.float32
 
 
 def test_linspace_of_integers_rounds_down():

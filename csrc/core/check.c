@@ -44,7 +44,7 @@ static int check_tables(const gd_program_spec *s, gd_fault *f)
 /* ---- views ---- */
 /* Bytes [*lo, *hi) that a view reaches in its base; equal when it has no elements. Returns nonzero on overflow.
  * Sizes are counted without zeros and strides of short axes too: kernels multiply any of them. */
-int gdi_view_extent(const gd_program_spec *s, const gd_view *v, int64_t *lo, int64_t *hi, int *what)
+static int view_extent(const gd_program_spec *s, const gd_view *v, int64_t *lo, int64_t *hi, int *what)
 {
     const int64_t *shape = view_shape(s, v), *stride = view_stride(s, v), size = gd_dtype_nbytes(v->dtype);
     int64_t count = 8, first = v->offset, last = v->offset, empty = 0;
@@ -82,7 +82,7 @@ static int check_view(const gd_program_spec *s, const gd_view *v, gd_fault *f, i
         return refuse(f, GDI_REASON_VIEW_DIMS, number);
     if (v->offset % gd_dtype_nbytes(v->dtype) != 0)
         return refuse(f, GDI_REASON_VIEW_OFFSET, number);
-    if (gdi_view_extent(s, v, &lo, &hi, &what))
+    if (view_extent(s, v, &lo, &hi, &what))
         return refuse(f, what, number);
     if (lo < 0 || hi > s->base_nbytes[v->base])
         return refuse(f, GDI_REASON_VIEW_BOUNDS, number);
@@ -139,14 +139,14 @@ static int same_layout(const gd_program_spec *s, const gd_view *a, const gd_view
     return 1;
 }
 
-static int disjoint(const gd_program_spec *s, const gd_view *a, const gd_view *b)
+int gdi_disjoint(const gd_program_spec *s, const gd_view *a, const gd_view *b)
 {
     int64_t alo, ahi, blo, bhi;
     int what;
     if (a->base != b->base)
         return 1;
-    gdi_view_extent(s, a, &alo, &ahi, &what);
-    gdi_view_extent(s, b, &blo, &bhi, &what);
+    view_extent(s, a, &alo, &ahi, &what);
+    view_extent(s, b, &blo, &bhi, &what);
     return alo == ahi || blo == bhi || ahi <= blo || bhi <= alo;
 }
 
@@ -176,11 +176,11 @@ static int check_output(const gd_program_spec *s, const gd_instr *in, int o, gd_
     if (overlaps_itself(s, out))
         return refuse(f, GDI_REASON_OVERLAP, o);
     for (int k = 0; k < o; k++)
-        if (!disjoint(s, out, operand(s, in, k)))
+        if (!gdi_disjoint(s, out, operand(s, in, k)))
             return refuse(f, GDI_REASON_OVERLAP, k);
     for (int k = in->n_out; k < in->n_out + in->n_in; k++) {
         const gd_view *v = operand(s, in, k);
-        if (!disjoint(s, out, v) && !(may_share(in, o, k) && same_layout(s, out, v)))
+        if (!gdi_disjoint(s, out, v) && !(may_share(in, o, k) && same_layout(s, out, v)))
             return refuse(f, GDI_REASON_ALIAS, k);
     }
     return GD_OK;
@@ -322,7 +322,7 @@ static int check_order(const gd_program_spec *s, const gd_instr *in, const knowl
 {
     for (int o = 0; o < w->n_out; o++)
         for (int k = w->n_out; k < w->n; k++)
-            if (w->read[k] > w->written[o] && !disjoint(s, operand(s, in, o), operand(s, in, k)))
+            if (w->read[k] > w->written[o] && !gdi_disjoint(s, operand(s, in, o), operand(s, in, k)))
                 return refuse(f, GDI_REASON_ALIAS, k);
     return GD_OK;
 }

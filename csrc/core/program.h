@@ -239,7 +239,7 @@ void gdi_pair_lookup(const gdi_table *t, int f, int g, int turned, int dtype, gd
 /* check.c: spec's tables are the caller's, dim and attr the program's own copies */
 int gdi_check(const gd_program_spec *s, const gdi_table *t, gd_fault *fault);
 int64_t gdi_view_count(const gd_program_spec *s, const gd_view *v);
-int gdi_view_extent(const gd_program_spec *s, const gd_view *v, int64_t *lo, int64_t *hi, int *what);
+int gdi_disjoint(const gd_program_spec *s, const gd_view *a, const gd_view *b);      /* of verified views: no byte in common */
 void gdi_fault_clear(gd_fault *fault);
 /* program.c */
 void *gdi_program_alloc(gd_program *p, int64_t nbytes);

@@ -361,10 +361,15 @@ def _error(what: str, node: Node) -> GradientError:
     return located_error(GradientError(compose(what, at=None if site is None else (str(site), site.source), rows=rows)))   # type: ignore[return-value]
 
 
+def _copy(node: Node) -> tuple[Node, dict[Node, Node]]:
+    """The node of inputs of its own, and these by its operands."""
+    holes = {x: _hole(x, x.label) for x in node.inputs}
+    return new_node(node.op, tuple([holes[x] for x in node.inputs]), node._attrs, node.shape, node.dtype, node._site, None, node.name), holes
+
+
 def _alone(node: Node, base: Mapping[Node, Any], feeds: Mapping[Node, Any], modes: Sequence[str]) -> tuple[str, int, float, float] | None:
     """(mode, operand, claimed, found) when the node's own rule disagrees with its reference at these operands, else None."""
-    holes = {x: _hole(x, x.label) for x in node.inputs}
-    copy = new_node(node.op, tuple([holes[x] for x in node.inputs]), node._attrs, node.shape, node.dtype, node._site, None, node.name)
+    copy, holes = _copy(node)
     custom = node.op == "custom"
     # The derivative a custom gradient stands for is that of its body, with its operands varied.
     operands = dict.fromkeys(x for x in (node.inputs[1:] if custom else node.inputs) if x.dtype.kind == "f")
@@ -388,8 +393,7 @@ def _alone(node: Node, base: Mapping[Node, Any], feeds: Mapping[Node, Any], mode
 
 def _at_a_kink(node: Node, base: Mapping[Node, Any]) -> bool:
     """Does a node have no derivative at its operands, by differences of its reference to both sides of each?"""
-    holes = {x: _hole(x, x.label) for x in node.inputs}
-    copy = new_node(node.op, tuple([holes[x] for x in node.inputs]), node._attrs, node.shape, node.dtype, node._site, None, node.name)
+    copy, holes = _copy(node)
     fed = {h: np.asarray(base[x], x.dtype) for x, h in holes.items()}
     rtol, step = CENTRAL[_narrowest([node, *[x for x in holes if x.dtype.kind == "f"]])]
     rng = np.random.default_rng(7)

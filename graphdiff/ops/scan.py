@@ -136,8 +136,10 @@ def softmax(x: Any, axis: int = -1, temperature: Any = 1) -> Node:
     axis = normalize_axis(axis, x.ndim)
     if not isinstance(temperature, Node) and not t.ndim and temperature == 1:
         return make(SOFTMAX, (x,), (axis,))
-    y = x.astype(FLOAT32) / temperature if x.dtype is FLOAT16 else x / temperature       # one function, rounded once
-    return cast(make(SOFTMAX, (y,), (axis,)), FLOAT16 if y.dtype is FLOAT32 and x.dtype is FLOAT16 else y.dtype)
+    y = x / temperature
+    if y.dtype is FLOAT16:              # one function, rounded once
+        return cast(make(SOFTMAX, (cast(x, FLOAT32) / temperature,), (axis,)), FLOAT16)
+    return make(SOFTMAX, (y,), (axis,))
 
 
 @public

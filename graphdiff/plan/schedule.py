@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 from ..graph.node import Node
 from ..graph.walk import toposort
+from ..passes.simplify import VIEWS
 
-VIEWS = frozenset(("broadcast_to", "diagonal", "reshape", "slice", "stop_gradient", "transpose"))
+SHOWN = VIEWS | {"stop_gradient"}       # the memory of their operand
 LEAST = 1 << 20          # bytes at once, from which on another order is looked for
 MOST = 50_000            # nodes up to which it is
 CLEARLY = 0.9            # of the bytes at once: the user's own order stays unless another one needs no more than that part
@@ -25,28 +26,28 @@ def schedule(outputs: Sequence[Node]) -> list[Node]:
     most = sum(nbytes.values())
     if most < LEAST:
         return made
-    needed = peak(made, nbytes)
+    needed = _peak(made, nbytes)
     if needed < LEAST:
         return made
     deep = _depth_first(outputs, made, nbytes)
-    return deep if peak(deep, nbytes) < CLEARLY * needed else made
+    return deep if _peak(deep, nbytes) < CLEARLY * needed else made
 
 
 def _sizes(order: Sequence[Node], outputs: Sequence[Node]) -> dict[int, int]:
     """id(node) -> bytes of the arena it takes: none for views of others, what the caller has, and results, which lie in his arrays."""
     outside = {id(o) for o in outputs}
-    return {id(n): 0 if n.op.family == "leaf" or n.op.name in VIEWS or id(n) in outside else int(n.size) * n.dtype.itemsize for n in order}
+    return {id(n): 0 if n.op.family == "leaf" or n.op.name in SHOWN or id(n) in outside else int(n.size) * n.dtype.itemsize for n in order}
 
 
 def _owners(order: Sequence[Node]) -> dict[int, int]:
     """id(node) -> id of the node whose memory it is: its own, or of a view that of what it shows."""
     owner: dict[int, int] = {}
     for n in order:
-        owner[id(n)] = owner[id(n.inputs[0])] if n.op.name in VIEWS and n.inputs else id(n)
+        owner[id(n)] = owner[id(n.inputs[0])] if n.op.name in SHOWN and n.inputs else id(n)
     return owner
 
 
-def peak(order: Sequence[Node], nbytes: dict[int, int]) -> int:
+def _peak(order: Sequence[Node], nbytes: dict[int, int]) -> int:
     """The bytes that are there at once at most, about: an elementwise operation may write over an operand that dies with it."""
     owner = _owners(order)
     last: dict[int, int] = {}
