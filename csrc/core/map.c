@@ -1,21 +1,7 @@
 /* map.c: runs the blocks of an elementwise plan.
  * No operation reads an operand's block after one has written it, so an output that is exactly an input's memory is fine. */
-#include "blocks.h"
+#include "bring.h"
 #include "stream.h"
-
-/* The block, or with rows > 1 the tile, being run. */
-typedef struct block {
-    int64_t count, rows;
-    int64_t at[GDI_MAX_NDIM];
-} block;
-
-/* An operand during the run. */
-typedef struct feed {
-    char *data;              /* element [0, 0, ..] */
-    char *raw, *wide;        /* buffers: gathered elements; float16 as float32 */
-    const char *held;        /* GDI_FILL, GDI_ONCE: the address `raw` was filled from */
-    int64_t first, end;      /* GDI_FLOW: the elements that are in `raw` */
-} feed;
 
 /* ---- which block ---- */
 static void measure(const gdi_plan *p, block *b)
@@ -42,7 +28,7 @@ static void locate(const gdi_plan *p, int64_t item, block *b)
         b->at[0] = item * p->block;
         rest = 0;
     } else {
-        const int64_t first = item * p->block;
+        const int64_t first = p->span ? item / p->pieces * p->span + item % p->pieces * p->block : item * p->block;
         b->at[d] = first % p->inner;
         rest = first / p->inner;
     }
@@ -53,7 +39,7 @@ static void locate(const gdi_plan *p, int64_t item, block *b)
     if (p->by_row) {
         measure(p, b);
     } else {
-        b->count = least(p->block, p->n - item * p->block);
+        b->count = least(p->block, p->span ? p->span - item % p->pieces * p->block : p->n - item * p->block);
         b->rows = 1;
     }
 }
@@ -85,146 +71,6 @@ static char *address(const gdi_plan *p, const gdi_plan_operand *o, const feed *f
     return at;
 }
 
-/* ---- moving elements ---- */
-/* Runs shorter than this are moved here: more are worth a call of the ISA's own, which shuffles small strides. One value again
- * and again is soon written. */
-enum { SHORT_RUN = 24, SHORT_FILL = 128 };
-INLINE void move_any(int size, const gdi_plan_operand *o, char *to, int64_t to_stride, const char *from, int64_t from_stride, int64_t n)
-{
-    if (n < SHORT_RUN || (from_stride == 0 && n <= SHORT_FILL))
-        move_run(size, to, to_stride, from, from_stride, n);
-    else
-        o->move(to, from, &(gdi_block){1, n, 0, to_stride / size, 0, from_stride / size});
-}
-
-/* Elements from the beginning of operand o's run to the block. */
-static int64_t in_run(const gdi_plan *p, const gdi_plan_operand *o, const block *b)
-{
-    int64_t at = 0;
-    for (int d = o->axis; d < p->ndim; d++)
-        at = at * p->shape[d] + b->at[d];
-    return at;
-}
-
-/* What is there, `have` bytes, again and again until there are `total`. */
-static void copy_on(char *buffer, int64_t have, int64_t total)
-{
-    for (; have < total; have += least(have, total - have))
-        memcpy(buffer + have, buffer, (size_t)least(have, total - have));
-}
-
-/* n elements from `place`, which has the coordinates b->at, to the buffer or back, run after run. */
-INLINE void walk(int size, int out, const gdi_plan *p, const gdi_plan_operand *o, char *place, char *buffer,
-                 const block *b, int64_t left)
-{
-    const int64_t stride = o->stride[p->ndim - 1];
-    const int before = o->axis - 1;
-    int64_t at[GDI_MAX_NDIM], n = o->run - in_run(p, o, b);
-    for (int d = 0; d <= before; d++)
-        at[d] = b->at[d];
-    char *row = place - (o->run - n) * stride;
-    for (;;) {
-        n = least(n, left);
-        if (!out && stride == 0 && n == o->run && left >= 2 * n && n <= SHORT_FILL) {       /* each value of an axis n times */
-            const int64_t more = least(p->shape[before] - at[before], left / n) - 1;
-            o->move(buffer, row, &(gdi_block){more + 1, n, n, 1, o->stride[before] / size, 0});
-            buffer += more * n * size;
-            left -= more * n;
-            at[before] += more;
-            row += more * o->stride[before];
-        } else if (out)
-            move_any(size, o, place, stride, buffer, size, n);
-        else
-            move_any(size, o, buffer, size, place, stride, n);
-        left -= n;
-        if (left == 0)
-            return;
-        int d = before;
-        if (!out && o->stride[d] == 0 && n == o->run && left >= n) {     /* the same run for the rest of this axis */
-            const int64_t more = least(p->shape[d] - 1 - at[d], left / n);
-            copy_on(buffer, n * size, (1 + more) * n * size);
-            buffer += more * n * size;
-            left -= more * n;
-            at[d] += more;
-            if (left == 0)
-                return;
-        }
-        buffer += n * size;
-        for (; at[d] + 1 == p->shape[d]; d--) {
-            row -= at[d] * o->stride[d];
-            at[d] = 0;
-        }
-        at[d]++;
-        row += o->stride[d];
-        place = row;
-        n = o->run;
-    }
-}
-
-static void gather(const gdi_plan *p, const gdi_plan_operand *o, char *place, char *buffer, const block *b, int64_t n)
-{
-    BY_SIZE(o->size, walk(S, 0, p, o, place, buffer, b, n))
-}
-
-static void scatter(const gdi_plan *p, const gdi_plan_operand *o, char *place, char *buffer, const block *b)
-{
-    BY_SIZE(o->size, walk(S, 1, p, o, place, buffer, b, b->count))
-}
-
-/* The rows of a tile, some columns at a time: in memory each column is a cache line or two of its own, mostly in a page of
- * its own, which no hardware prefetches: without AHEAD this is 3 times slower. 8 and 16 columns are too near for memory; all
- * 128 push each other out of L1 where strides are powers of 2. */
-enum { AHEAD = 32 };
-static void gather_tile(const gdi_plan *p, const gdi_plan_operand *o, const char *place, char *buffer, const block *b)
-{
-    const int64_t across = o->stride[p->ndim - 1], down = o->stride[p->ndim - 2], size = o->size;
-    for (int64_t j = 0; j < b->count; j += AHEAD) {
-        const int64_t n = least(AHEAD, b->count - j);
-        for (int64_t k = j + AHEAD; k < least(j + 2 * AHEAD, b->count); k++) {
-            __builtin_prefetch(place + k * across);
-            __builtin_prefetch(place + k * across + (b->rows - 1) * down);
-        }
-        o->move(buffer + j * size, place + j * across, &(gdi_block){b->rows, n, GDI_TILE_STRIDE, 1, down / size, across / size});
-    }
-}
-
-static void fill(const gdi_plan_operand *o, const char *value, char *buffer, int64_t n)
-{
-    BY_SIZE(o->size, move_run(S, buffer, S, value, 0, n))
-}
-
-/* One period, then copies of what is there. */
-static void repeat(const gdi_plan *p, const gdi_plan_operand *o, char *place, char *buffer, const block *b)
-{
-    const int64_t have = least(o->period, b->count);
-    gather(p, o, place, buffer, b, have);
-    copy_on(buffer, have * o->size, b->count * o->size);
-}
-
-/* Elements at .. at+n-1 of an operand that is turned. More columns of memory are brought behind what is left when it does not reach:
- * to the end of a cache line, so that no line is read twice, or, from beyond L2, of a pair of lines, which come together; and not many
- * more than stay in L1 with the lines they come from. */
-enum { FLOW_NBYTES = 20 << 10, FLOW_NEAR = 2 << 20, LINE_NBYTES = 64 };
-static const char *flow(const gdi_plan *p, const gdi_plan_operand *o, feed *f, int64_t at, int64_t n)
-{
-    const int64_t size = o->size, rows = o->rows, line = LINE_NBYTES << (p->inner * size > FLOW_NEAR && rows <= GDI_FLOW_PAIRS);
-    const int64_t lines = FLOW_NBYTES / (rows * line), width = (lines > 0 ? lines : 1) * line;
-    while (at < f->first || at + n > f->end) {
-        if (at < f->first || at > f->end) {
-            f->first = f->end = at / rows * rows;            /* the first block, which may begin inside a column */
-        } else {
-            memmove(f->raw, f->raw + (at - f->first) * size, (size_t)((f->end - at) * size));
-            f->first = at;
-        }
-        const int64_t column = f->end / rows;
-        const char *from = f->data + column * size;
-        const int64_t inside = width - (int64_t)((uintptr_t)from % (uintptr_t)line), some = least(p->inner / rows - column, parts(inside, size));
-        o->move(f->raw + (f->end - f->first) * size, from, &(gdi_block){some, rows, rows, 1, 1, o->down / size});
-        f->end += some * rows;
-    }
-    return f->raw + (at - f->first) * size;
-}
-
 /* ---- one block ---- */
 /* Row `row` of an input's block as the kernel wants it. */
 static const void *load(const gdi_plan *p, const gdi_plan_operand *o, feed *f, const block *b, int64_t row)
@@ -241,17 +87,24 @@ static const void *load(const gdi_plan *p, const gdi_plan_operand *o, feed *f, c
     case GDI_STEPPED:
         return at;
     case GDI_FLOW:
-        return flow(p, o, f, b->at[p->ndim - 1], n);
+        return gdi_bring_flow(p, o, f, b->at[p->ndim - 1], n);
     case GDI_FILL:
         fresh = f->held != at;
-        n = least(p->block, p->inner);       /* whole, for the blocks that find it */
+        n = least(p->block, p->span ? p->span : p->inner);       /* whole, for the blocks that find it */
         if (fresh)
-            fill(o, at, f->raw, n);
+            gdi_bring_fill(o, at, f->raw, n);
         break;
     case GDI_ONCE:
         fresh = !f->held;
         if (fresh)
-            repeat(p, o, at, f->raw, b);
+            gdi_bring_repeat(p, o, at, f->raw, b);
+        break;
+    case GDI_AGAIN:
+        fresh = f->held != at || f->end < n;
+        if (fresh) {
+            gdi_bring_repeat(p, o, at, f->raw, b);
+            f->end = n;
+        }
         break;
     default:
         if (o->stride[p->ndim - 1] == o->size && in_run(p, o, b) + n <= o->run) {
@@ -259,11 +112,11 @@ static const void *load(const gdi_plan *p, const gdi_plan_operand *o, feed *f, c
             break;
         }
         if (o->feed == GDI_GATHER || p->height == 1) {
-            gather(p, o, at, f->raw, b, n);
+            gdi_bring_gather(p, o, at, f->raw, b, n);
             break;
         }
         if (row == 0)
-            gather_tile(p, o, at, f->raw, b);
+            gdi_bring_gather_tile(p, o, at, f->raw, b);
         values = f->raw + row * GDI_TILE_STRIDE * o->size;
     }
     f->held = at;
@@ -354,7 +207,7 @@ static void run_row(const gdi_plan *p, feed *f, const block *b, int64_t row, val
         if (o->stream)
             p->stream(to[k], narrow[k], b->count * o->size);
         else if (narrow[k] != to[k])
-            scatter(p, o, to[k], narrow[k], b);
+            gdi_bring_scatter(p, o, to[k], narrow[k], b);
     }
 }
 
@@ -378,7 +231,7 @@ static void run_direct_tile(const gdi_plan *p, const feed *f, const block *b)
         at[k] = address(p, o, f + k, b);
         down[k] = o->stride[p->ndim - 2];
         if (o->feed == GDI_TURN) {
-            gather_tile(p, o, at[k], f[k].raw, b);
+            gdi_bring_gather_tile(p, o, at[k], f[k].raw, b);
             at[k] = f[k].raw;
             down[k] = GDI_TILE_STRIDE * o->size;
         }
@@ -568,6 +421,8 @@ static void locate_at(const gdi_plan *p, int64_t element, int64_t count, block *
     b->count = least(p->part ? p->part : p->block, count);
     if (p->by_row)
         b->count = least(b->count, p->inner - b->at[last]);
+    else if (p->span)
+        b->count = least(b->count, p->span - element % p->span);
 }
 
 /* What repeats from block to block is there if it was loaded for a block that began where this one does, and as long a one. */

@@ -51,6 +51,45 @@ static void feed_flat(gdi_plan *p, const gdi_layout *l)
     }
 }
 
+/* Of the axes from `first` on: elements after which operand k repeats. */
+static int64_t period_from(const gdi_layout *l, int k, int first)
+{
+    int64_t n = 1;
+    while (first < l->ndim && l->stride[k][first] == 0)
+        first++;
+    for (; first < l->ndim; first++)
+        n *= l->shape[first];
+    return n;
+}
+
+/* Rows as long as this are worth a call of a kernel each. */
+enum { SPAN_ROW_NBYTES = 256 };
+
+/* Blocks of the last axes, of which an input is the same again and again, but another one beyond them (x[:, None] - y, of which the last
+ * axis is a short one): brought together once for all blocks of a span, and not for each, or row by row. (Of 25 x 1000 x 10 float32: 93 -> 29 us.) */
+static int feed_spans(gdi_plan *p, const gdi_layout *l)
+{
+    int64_t span = p->inner;
+    int first = l->ndim - 1, again = 0;
+    while (!again && --first > 0) {
+        span *= l->shape[first];
+        for (int k = p->n_out; k < l->n; k++)
+            again |= l->stride[k][first] == 0 && l->shape[first] > 1 && p->operand[k].feed == GDI_GATHER && period_from(l, k, first) <= p->unit;
+    }
+    if (!again || p->inner * l->size[0] >= SPAN_ROW_NBYTES || 2 * span < p->unit)
+        return 0;
+    for (int k = p->n_out; k < l->n; k++) {
+        gdi_plan_operand *o = p->operand + k;
+        const int64_t length = period_from(l, k, first);
+        if (o->feed == GDI_DIRECT)
+            continue;
+        o->feed = length == 1 ? GDI_FILL : length <= p->unit && length < span ? GDI_AGAIN : GDI_GATHER;
+        o->period = o->feed == GDI_AGAIN ? (int32_t)length : 0;
+    }
+    p->span = span;
+    return 1;
+}
+
 /* Do neighbours along the last axis lie further apart than those along the one before? */
 static int is_turned(const gdi_layout *l, int k)
 {
@@ -92,7 +131,7 @@ static void feed_singles(gdi_plan *p)
     uint64_t lone = 0;
     for (int k = p->n_out; k < p->n_out + p->n_in; k++) {
         const gdi_plan_operand *o = p->operand + k;
-        if (!o->cast && (o->feed == GDI_FILL || (o->feed == GDI_ONCE && o->period == 1)))
+        if (!o->cast && (o->feed == GDI_FILL || ((o->feed == GDI_ONCE || o->feed == GDI_AGAIN) && o->period == 1)))
             lone |= (uint64_t)1 << k;
     }
     for (uint64_t before = 0; lone != before;) {
@@ -174,7 +213,7 @@ static int64_t flat_block(const gdi_plan *p)
 {
     int64_t longest = 1;
     for (int k = 0; k < p->n_out + p->n_in; k++)
-        if (p->operand[k].feed == GDI_ONCE && p->operand[k].period > longest)
+        if ((p->operand[k].feed == GDI_ONCE || p->operand[k].feed == GDI_AGAIN) && p->operand[k].period > longest)
             longest = p->operand[k].period;
     return p->unit / longest * longest;
 }
@@ -269,10 +308,13 @@ static void choose_blocks(gdi_plan *p, const gdi_layout *l, int64_t direct_row, 
     feed_flat(p, l);
     const int by_outer = is_outer(p, l, outer);
     const int short_row = !by_outer && (p->inner < direct_row || (p->inner < GDI_LONG_ROW && !is_direct_by_rows(p, l) && !is_stepped_by_rows(p, l)));
-    if (!by_outer && (short_row || !any_fed(p, 0, GDI_GATHER))) {
+    if (!by_outer && (short_row || !any_fed(p, 0, GDI_GATHER) || feed_spans(p, l))) {
+        if (short_row)
+            feed_spans(p, l);
         feed_singles(p);
         p->block = any_fed(p, p->n_out, GDI_SINGLE) && !any_buffer(p) && p->n_micro == 1 ? SINGLE_BLOCK : flat_block(p);
-        p->items = parts(p->n, p->block);
+        p->pieces = p->span ? parts(p->span, p->block) : 0;
+        p->items = p->span ? p->n / p->span * p->pieces : parts(p->n, p->block);
         p->stepped = NULL;
         return;
     }

@@ -58,7 +58,7 @@ int32_t gdi_plan_piece(const gdi_plan *p, int64_t cost)
 {
     enum { DEAR = 4, SHORT_NBYTES = 1024, LONG_NBYTES = 2048 };
     const gdi_micro *m = p->micro;
-    int fit = p->n_out == 1 && p->n_in < GDI_MAP_OPERANDS && p->n_micro == 1 && m->fn && m->to == 0 && p->operand[0].stream && !p->by_row
+    int fit = p->n_out == 1 && p->n_in < GDI_MAP_OPERANDS && p->n_micro == 1 && m->fn && m->to == 0 && p->operand[0].stream && !p->by_row && !p->span
               && p->ahead_lines == 0;
     for (int k = 1; fit && k <= p->n_in; k++)
         fit = (p->operand[k].feed == GDI_DIRECT || p->operand[k].feed == GDI_SINGLE) && !p->operand[k].cast;

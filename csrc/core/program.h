@@ -104,6 +104,7 @@ enum gdi_feed {
     GDI_DIRECT,              /* the block is contiguous in memory */
     GDI_FILL,                /* one value for a whole row */
     GDI_ONCE,                /* every block holds the same values */
+    GDI_AGAIN,               /* every block of a span does */
     GDI_GATHER,              /* brought together */
     GDI_TURN,                /* the same, many rows at once: they lie side by side */
     GDI_SINGLE,              /* one value for a row or for all, which the kernel takes as one */
@@ -121,7 +122,7 @@ typedef struct gdi_plan_operand {
     int8_t feed;
     int8_t stream;           /* an output that goes past the caches */
     int8_t buffer;           /* number of its buffer in private memory, -1: none needed */
-    int32_t period;          /* GDI_ONCE: elements after which it repeats */
+    int32_t period;          /* GDI_ONCE, GDI_AGAIN: elements after which it repeats */
     int64_t rows, down;      /* GDI_FLOW: elements of a column, bytes from one to the next */
     int32_t axis;            /* its last axes from this one on are one run of elements, `run` of them */
     int64_t run;
@@ -146,7 +147,8 @@ typedef struct gdi_sink {
 
 /* A fused group, or one elementwise op whose operands are not all flat. Axes are sorted by the first output's stride
  * and merged. An item is a block of at most `block` elements, of a row when rows are long (then of `height` rows), else
- * of the flat order; all operations are done on a block before the next one. */
+ * of the flat order, in which a block stays in a span, if there are any: the last axes, along which an operand repeats that is not the same
+ * everywhere. All operations are done on a block before the next one. */
 typedef struct gdi_plan {
     int32_t n_out, n_in, ndim;
     int32_t n_micro, n_register, n_sink;
@@ -176,7 +178,8 @@ typedef struct gdi_plan {
     int32_t dear;            /* what is computed takes longer than memory does */
     int32_t past;            /* one operation whose result goes past the caches, in pieces of so many bytes; else 0 */
     int32_t height;          /* rows of an item: GDI_TILE_ROWS if an input is turned, else 1 */
-    int64_t n, inner, pieces, block, items, grain;
+    int64_t n, inner, pieces, block, items, grain;       /* pieces: items of a row or of a span */
+    int64_t span;            /* elements; 0: there is none */
     int64_t stretch;         /* elements of a row that are one item: a block, or of a sum GDI_FOLD_BLOCK of them */
     const int64_t *shape;
 } gdi_plan;

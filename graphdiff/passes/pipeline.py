@@ -8,6 +8,7 @@ from typing import Any
 from ..errors import NodeTypeError
 from ..graph.node import Node
 from ..graph.walk import toposort
+from .linear import linear_sums
 from .placed import placed
 from .simplify import Ordered, algebra, foldable, merge, replace_constants
 from .stable import stable_forms
@@ -30,7 +31,7 @@ def fold(order: list[Node], outputs: list[Node], evaluate: Evaluate) -> Ordered:
 PASSES: tuple[tuple[str, Callable[..., Ordered]], ...] = (
     ("merge", lambda order, outputs, evaluate: merge(order, outputs)),
     ("algebra", lambda order, outputs, evaluate: placed(*unturned(*symmetric(*algebra(order, outputs))))),
-    ("stable_forms", lambda order, outputs, evaluate: unturned(*stable_forms(order, outputs), summed=True)),
+    ("stable_forms", lambda order, outputs, evaluate: linear_sums(*unturned(*stable_forms(order, outputs), summed=True))),
     ("fold", fold),
 )
 PLANNING = ("fuse", "in_place")   # turned off by name too, but done to instructions, by lowering and the memory plan
