@@ -126,3 +126,32 @@ def test_rows_of_three_axes(dtype):
     for outputs in ([y], [y, *gd.grad(y, [made, w, b], cotangent=cotangent)], gd.grad(y, [made, w], cotangent=cotangent)):
         used = [gd.sort(v) if v.ndim == 3 else v for v in outputs]           # so that they lie in the arena
         same_bits(inputs, used, arrays, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("rows, n", [(1, 40), (2, 1024), (16, 33), (17, 16), (33, 17), (40, 1000), (50, 64), (96, 129), (100, 1024), (520, 48), (1030, 31)])
+def test_gradients_of_short_rows(rows, n, dtype):
+    """So many rows that a lane of the sums of columns has one, two, three and more, of which the last ones have another number than others."""
+    rng = np.random.default_rng(rows)
+    x, w, b, g = inputs = [gd.input(k, s, dtype) for k, s in (("x", (rows, n)), ("w", (n,)), ("b", (n,)), ("g", (rows, n)))]
+    arrays = draw(rng, inputs)
+    y = gd.layer_norm(x, w, b)
+    gradients = gd.grad(y, [x, w, b], cotangent=g)
+    own = rows > 1
+    same_bits(inputs, [y, *gradients], arrays, dtype, norms=own)
+    same_bits(inputs, gradients, arrays, dtype, norms=own)
+    # Derivatives of zero beside what is not finite: rows of zeros, zeros in a row, infinite scales of columns, rows that have no root or no mean.
+    arrays[3][:, ::3] = 0
+    arrays[3][rows // 2] = 0
+    arrays[1][0] = np.inf
+    arrays[3][:, 0] = 0
+    same_bits(inputs, [y, *gradients], arrays, dtype, norms=own)
+    arrays[0][rows // 2, 0] = np.inf
+    arrays[0][rows // 3, n // 2] = np.nan
+    arrays[0][rows - 1] = 1e30 if dtype == "float32" else 1e300
+    arrays[3][0, n - 1] = np.inf
+    same_bits(inputs, [y, *gradients], arrays, dtype, norms=own)
+    arrays[1][n - 1] = np.nan
+    arrays[0][rows // 4] = 2.5
+    z = gd.layer_norm(x, w, b, eps=0.0)                                     # nothing added: the root of rows of one value is 0
+    same_bits(inputs, [z, *gd.grad(z, [x, w, b], cotangent=g)], arrays, dtype, norms=own)
