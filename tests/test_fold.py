@@ -11,8 +11,9 @@ from drawn import leaf, network, read_dot
 
 import graphdiff as gd
 from graphdiff.graph.walk import toposort
-from graphdiff.trace.fold import Fold, homes
+from graphdiff.trace.fold import Fold
 from graphdiff.trace.layout import to_svg
+from graphdiff.trace.scopes import homes
 
 
 def test_scopes_become_groups_and_collapse():

@@ -129,7 +129,7 @@ def test_rows_of_three_axes(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("rows, n", [(1, 40), (2, 1024), (16, 33), (17, 16), (33, 17), (40, 1000), (50, 64), (96, 129), (100, 1024), (520, 48), (1030, 31)])
+@pytest.mark.parametrize("rows, n", [(1, 40), (2, 512), (16, 33), (17, 16), (33, 17), (40, 100), (50, 64), (96, 129), (100, 1024), (520, 48), (1030, 31)])
 def test_gradients_of_short_rows(rows, n, dtype):
     """So many rows that a lane of the sums of columns has one, two, three and more, of which the last ones have another number than others."""
     rng = np.random.default_rng(rows)

@@ -15,9 +15,10 @@ from ..graph.node import Node
 from ..graph.walk import toposort
 from ..lower.program import GROUPS, SECTIONS
 from ..specs import format_shape
-from .fold import Fold, is_adjoint, shown_of
+from .fold import Fold, shown_of
 from .memory import memory_map, show_nbytes
 from .picture import Box, Edge, Picture, build, symbol
+from .scopes import is_adjoint
 
 
 class _Program:

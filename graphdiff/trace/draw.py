@@ -253,7 +253,7 @@ def _value_options(drawn: Sequence[Node], at: Mapping[Node, Any]) -> dict[str, A
 def _colors(drawn: Sequence[Node], color: Any, arrays: Mapping[int, Any]) -> Any:
     """The numbers that color= asks for."""
     from .color import Colors, magnitude, node_numbers
-    from .fold import is_adjoint
+    from .scopes import is_adjoint
     order = toposort(drawn)
     if isinstance(color, str) and color in ("value", "adjoint"):
         if not arrays:

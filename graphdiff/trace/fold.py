@@ -3,7 +3,7 @@
 A call of a composed function (layer_norm, cross_entropy) is one box, unless somebody asks to see inside. Then four steps, each
 only as far as it is needed: sibling scopes with the same structure are drawn once, with their number;
 runs of equal blocks without scopes likewise; scopes are collapsed to one box, the deepest first; and when that is not
-enough, the middle is left out. Blocks are compared by a structural hash: ops, shapes, options and wiring, not values.
+enough, the middle is left out.
 """
 from __future__ import annotations
 
@@ -15,86 +15,16 @@ from typing import Any
 from ..errors import NodeTypeError, show_name
 from ..graph.build import called
 from ..graph.node import Node
+from .alike import NAME, Alike
+from .scopes import Path, homes, is_adjoint, primal_of
 
-NAME = 60                      # characters of a name in a label
-PERIOD = 512                   # longest block of nodes that is recognised when it repeats
 READABLE = 100                 # up to this many nodes nothing is folded: everything can be seen at once
 FEW = 40                       # boxes at both ends of a long chain that has no structure
 OFTEN = 4                      # repetitions that are folded although the picture would be small enough without
-# Options that say where, not what: step 3 of a loop reads row 3, and is the same block as step 4 all the same.
-PLACES = frozenset(("starts", "start", "offset", "index", "site"))
-Path = tuple[str, ...]
-
-
-def is_adjoint(node: Node) -> bool:
-    """Was the node made by differentiation?"""
-    return node.origin is not None and node.origin.kind == "adjoint"
-
-
-def primal_of(node: Node, within: Mapping[int, Any]) -> Node | None:
-    """The primal node beside which an adjoint node is drawn; None when it is not in the picture."""
-    steps = 0
-    while node.origin is not None and steps < 100:
-        node, steps = node.origin.primal, steps + 1
-    return node if steps and id(node) in within else None
-
-
-def homes(order: Sequence[Node]) -> dict[int, Path]:
-    """id(node) -> the scopes it is drawn in, outermost first. Variables and constants made outside every scope live where all
-    their users do. Adjoint nodes live with their primal; what a consumer gives to a shared variable lives with the consumer."""
-    here = {id(n): n for n in order}
-    paths: dict[str, Path] = {"": ()}
-    home: dict[int, Path] = {}
-    if not any(n.scope for n in order):
-        return {id(n): () for n in order}
-    for n in order:
-        path = paths.get(n.scope)
-        if path is None:
-            path = paths[n.scope] = tuple(n.scope.split("/"))
-        home[id(n)] = path
-    shared: dict[int, Path] = {}
-    for n in order:
-        if is_adjoint(n):
-            continue
-        for x in n.inputs:
-            if x.op.name in ("variable", "constant") and not x.scope:
-                old = shared.get(id(x))
-                shared[id(x)] = home[id(n)] if old is None else _common(old, home[id(n)])
-    home.update(shared)
-    for n in order:
-        if not is_adjoint(n):
-            continue
-        primal = primal_of(n, here)
-        if primal is None:
-            continue
-        home[id(n)] = home[id(primal)]
-        consumer = None if n.origin is None else n.origin.consumer
-        if primal.op.family == "leaf" and consumer is not None and id(consumer) in here and not is_adjoint(consumer):
-            home[id(n)] = home[id(consumer)]
-    return home
-
-
-def _common(a: Path, b: Path) -> Path:
-    if a == b:
-        return a
-    k = 0
-    while k < len(a) and k < len(b) and a[k] == b[k]:
-        k += 1
-    return a[:k]
-
-
-def _unnumbered(path: Path) -> Path:
-    """A path in which all calls of one function are called the same."""
-    return tuple([called(part) or part for part in path])
 
 
 def _shown(part: str) -> str:
     return show_name(called(part) or part, NAME)
-
-
-def _stem(word: str) -> str:
-    """A name without the number at its end: block3 and block4 have the same."""
-    return word.rstrip("0123456789").rstrip("_-. ")
 
 
 class Fold:
@@ -104,29 +34,26 @@ class Fold:
                  keep: Collection[int] = (), calls: bool = True, pairs: bool = False) -> None:
         self._keep = keep                            # ids of results: these get a box of their own where the rest of a block has one
         self.home = homes(order)
-        self.hidden: set[int] = set()                # nodes drawn by another node's box
         self._order = order
         self._keys: dict[int, Any] = {}
         self._sizes: Counter[Any] = Counter()
-        self._times: dict[int, int] = {}
-        self._names: dict[Path, str] = {}            # what a scope is called when it stands for several
         self._expand = _expanded(expand)
         self._check_expand()
         self._pairs: dict[int, Node] = {}            # id of a primal node whose adjoint nodes share a box -> that node
         self._calls: dict[Path, Node] = {}           # a call drawn as one box -> its result
         self._no_calls(calls)
         self._scoped = any(self.home.values())
-        self._kinds: dict[Any, int] = {}
         self._cut: Counter[str] = Counter()
-        self._blocks: list[tuple[int, set[int], bool]] = []      # (times, ids of the nodes drawn for a block, adjoint?)
+        self._alike = Alike(order, self.home, keep, self._keys, self._opened)
+        self.hidden = self._alike.hidden             # nodes drawn by another node's box
         self.active = False
         size = len(order) if not (fold and calls) else self._size()
         few = max_nodes is None or size <= max_nodes
         if fold and max_nodes is not None and size > READABLE and (often or not few):
             at_least = OFTEN if few else 2
             if self._scoped:
-                self._siblings(at_least)
-            self._repeats(at_least)
+                self._alike.siblings(at_least)
+            self._alike.repeats(at_least)
             self.active = bool(self.hidden)
         if fold and calls and max_nodes is not None:
             self._close_calls()
@@ -156,7 +83,7 @@ class Fold:
                 return (f"{self.called(key[1])} (adjoint)",)
             return (self.called(key[1]) + (" (adjoint)" if key[2] else ""), f"{n:,} node{'s' if n > 1 else ''}")
         if key[0] == "block":
-            times, _, adjoint = self._blocks[key[1]]
+            times, _, adjoint = self._alike.blocks[key[1]]
             n = self._sizes[key]
             return (f"block  × {times}" + (" (adjoint)" if adjoint else ""), f"{n:,} nodes")
         if key[0] == "cut":
@@ -167,7 +94,7 @@ class Fold:
 
     def called(self, path: Path) -> str:
         """The label of a scope."""
-        return self._names.get(path) or _shown(path[-1])
+        return self._alike.names.get(path) or _shown(path[-1])
 
     def is_call(self, key: Any) -> bool:
         """Does the box stand for the call of a function, or for its adjoint?"""
@@ -184,7 +111,7 @@ class Fold:
         path = key[1][:-1] if key[0] == "scope" else self.home[id(node)]
         labels = tuple([self.called(path[:k]) for k in range(1, len(path) + 1)])
         drawn = node if key[0] == "node" else self._calls.get(key[1]) if key[0] == "scope" else None
-        times = 1 if drawn is None else self._times.get(id(drawn), 1)
+        times = 1 if drawn is None else self._alike.times.get(id(drawn), 1)
         return (*labels, f"× {times}") if times > 1 else labels
 
     def _opened(self, path: Path) -> bool:
@@ -316,229 +243,6 @@ class Fold:
             if key is not None:
                 self._sizes[key] += 1
 
-    # -- sibling scopes --------------------------------------------------------------------------------------------
-
-    def _static(self, n: Node) -> int:
-        """A number for what a node does, whatever it does it to."""
-        op = n.op
-        attrs: Any = n._attrs
-        if op.family == "leaf":
-            attrs = () if op.name != "dim" else attrs
-        elif attrs and not PLACES.isdisjoint(op.attr_names):
-            attrs = tuple([a for name, a in zip(op.attr_names, attrs, strict=True) if name not in PLACES])
-        key = (op.name, n.shape, n.dtype, len(n.inputs), attrs, is_adjoint(n))
-        return self._kinds.setdefault(key, len(self._kinds))
-
-    def _siblings(self, at_least: int) -> None:
-        """Draw scopes of one structure under one parent once."""
-        members: dict[Path, tuple[list[Node], list[Node]]] = {}
-        children: dict[Path, list[Path]] = {(): []}
-        for n in self._order:
-            path = self.home[id(n)]
-            for k in range(1, len(path) + 1):
-                part = path[:k]
-                found = members.get(part)
-                if found is None:
-                    found = members[part] = ([], [])
-                    children[part] = []
-                    children[part[:-1]].append(part)
-                if n.op.family != "leaf":
-                    found[is_adjoint(n)].append(n)
-        uses: dict[int, set[Path]] = {}
-        for n in self._order:
-            for x in n.inputs:
-                if x.op.family == "leaf":
-                    uses.setdefault(id(x), set()).add(self.home[id(n)])
-        stack: list[Path] = [()]
-        while stack:
-            parent = stack.pop()
-            alike: dict[Any, list[Path]] = {}
-            for child in children[parent]:
-                if called(child[-1]) is not None:          # found with the nodes around it
-                    continue
-                if self._opened(child):
-                    stack.append(child)
-                    continue
-                primal, _ = members[child]
-                if len(primal) < 2:
-                    stack.append(child)
-                    continue
-                alike.setdefault((_stem(child[-1]), self._signature(primal, {}, len(child))), []).append(child)
-            for group in alike.values():
-                if len(group) < at_least:
-                    stack += group
-                    continue
-                stack.append(self._one_of(group, members, uses))
-
-    def _signature(self, nodes: Sequence[Node], primal: Mapping[int, int], depth: int) -> int:
-        """A number for the structure of some nodes. Of operands outside only shape and dtype count: the first step of a loop
-        starts from a constant, the others from the step before."""
-        at = {id(n): i for i, n in enumerate(nodes)}
-        parts: list[Any] = []
-        for n in nodes:
-            parts.append(self._static(n))
-            parts.append(tuple([_stem(s) for s in self.home[id(n)][depth:]]))
-            for x in n.inputs:
-                k = at.get(id(x))
-                if k is not None:
-                    parts.append(k)
-                else:
-                    p = primal.get(id(x))
-                    parts.append((x.shape, x.dtype) if p is None else (p,))
-        return self._kinds.setdefault(tuple(parts), len(self._kinds))
-
-    def _one_of(self, group: list[Path], members: Any, uses: Mapping[int, set[Path]]) -> Path:
-        """Draw one scope for all of a group; returns it. The one whose adjoint is like most others' is taken: the ends of a
-        chain often have fewer adjoint nodes."""
-        by_adjoint: dict[int, list[Path]] = {}
-        for path in group:
-            primal, adjoint = members[path]
-            place = {id(n): i for i, n in enumerate(primal)}
-            by_adjoint.setdefault(self._signature(adjoint, place, len(path)), []).append(path)
-        first = max(by_adjoint.values(), key=len)
-        chosen = first[0]
-        like = set(first)
-        for path in group:
-            if path == chosen:
-                continue
-            self._map(members[chosen][0], members[path][0], chosen, path, uses)
-            if path in like:
-                self._map(members[chosen][1], members[path][1], chosen, path, uses)
-            else:
-                for n in members[path][1]:
-                    for m in (n, *[x for x in n.inputs if x.op.family == "leaf" and is_adjoint(x)]):
-                        kept = id(m) in self._keep and m.origin is not None and self.home.get(id(m.origin.primal), ())[:len(path)] != path
-                        if not kept and self.home[id(m)][:len(path)] == path:
-                            self._keys[id(m)] = ("scope", path, True)
-                            self.hidden.add(id(m))
-        names = [show_name(p[-1], NAME) for p in group]
-        span = names[0] if len(set(names)) == 1 else f"{names[0]} … {names[-1]}"
-        self._names[chosen] = f"{span}  × {len(group)}"
-        return chosen
-
-    def _map(self, targets: Sequence[Node], nodes: Sequence[Node], chosen: Path, path: Path, uses: Mapping[int, set[Path]]) -> None:
-        depth = len(path)
-        for a, b in zip(targets, nodes, strict=True):
-            self._keys[id(b)] = ("node", id(a))
-            self.hidden.add(id(b))
-            for x, y in zip(a.inputs, b.inputs, strict=True):
-                if x is y:
-                    continue
-                if x.op.family == "leaf" and y.op.family != "leaf" and self.home[id(x)][:len(chosen)] == chosen:
-                    self.home[id(x)] = chosen[:-1]
-                if y.op.family != "leaf" or id(y) in self._keys:
-                    continue
-                if x.op is y.op and all(u[:depth] == path for u in uses[id(y)]):         # x_3, read by step 3 alone
-                    self._keys[id(y)] = ("node", id(x))
-                    self.hidden.add(id(y))
-                elif self.home[id(y)][:depth] == path:         # where a loop starts: outside the scope that is drawn for all
-                    self.home[id(y)] = path[:-1]
-
-    # -- runs of equal blocks --------------------------------------------------------------------------------------
-
-    def _repeats(self, at_least: int) -> None:
-        """Fold runs of equal consecutive blocks onto their first block."""
-        seq = [n for n in self._order if n.op.family != "leaf" and id(n) not in self._keys and not self._opened(self.home[id(n)])]
-        at = {id(n): i for i, n in enumerate(seq)}
-        scopes: dict[Path, int] = {}
-        kinds: dict[Any, int] = {}
-        static = [kinds.setdefault((self._static(n), scopes.setdefault(_unnumbered(self.home[id(n)]), len(scopes))), len(kinds)) for n in seq]
-        # Four nodes in a row tell where in a block they are; one alone, such as one of many products, does not.
-        words = list(zip(static, static[1:], static[2:], static[3:], strict=False))
-        rep: dict[int, int] = {}            # id -> id of the node that is drawn for it
-        keys = self._keys
-        taken = bytearray(len(seq))
-        backward = [is_adjoint(n) for n in seq]
-
-        def drawn(n: Node) -> int:
-            known = keys.get(id(n))
-            return rep.get(id(n), known[1] if known is not None and known[0] == "node" else id(n))
-
-        def same(i: int, j: int) -> bool:
-            for a, b in zip(seq[i].inputs, seq[j].inputs, strict=True):
-                if a is b or drawn(a) == drawn(b):
-                    continue
-                p, q = at.get(id(a)), at.get(id(b))
-                if backward[i] and not is_adjoint(a) and not is_adjoint(b):      # values of the forward pass: alike is enough
-                    if a.op is not b.op or a.shape != b.shape:
-                        return False
-                    continue
-                if p is None or q is None:
-                    if p is not q or a.op is not b.op or a.shape != b.shape:
-                        return False
-                    if a.op.family != "leaf" or (a.op.name == "input" and _stem(a.name or "") != _stem(b.name or "")):
-                        return False
-                elif p - q != i - j:
-                    return False
-            return True
-
-        for _ in range(8 if len(seq) < 200_000 else 2):      # each round is a few walks over everything
-            best = (0, 0, 0, 0)
-            last: dict[Any, int] = {}
-            gaps: Counter[int] = Counter()
-            for i, s in enumerate(words):
-                if not taken[i]:
-                    if s in last and i - last[s] <= PERIOD:
-                        gaps[i - last[s]] += 1
-                    last[s] = i
-            for period, _ in gaps.most_common(4):
-                run = 0
-                for i in range(len(seq) - period + 1):
-                    j = i + period
-                    if j < len(seq) and static[i] == static[j] and not taken[i] and not taken[j] and same(i, j):
-                        run += 1
-                        continue
-                    saved = run // period * period
-                    if saved > best[0]:
-                        best = (saved, i - run, period, run - saved)
-                    run = 0
-            saved, start, period, slack = best
-            if saved < max(4, (at_least - 1) * period, len(seq) // 100):        # less than a hundredth is not worth another round
-                break
-            times = saved // period + 1
-            start = self._best_start(seq, at, start, period, slack)
-            block: set[int] = set()
-            self._blocks.append((times, block, backward[start]))
-            for i in range(start, start + period):
-                self._times[id(seq[i])] = times
-                block.add(id(seq[i]))
-                taken[i] = 1
-                for k in range(1, times):
-                    j = i + k * period
-                    taken[j] = 1
-                    rep[id(seq[j])] = id(seq[i])
-                    self.hidden.add(id(seq[j]))
-                    for a, b in zip(seq[i].inputs, seq[j].inputs, strict=True):
-                        if a is not b and id(a) not in at and id(b) not in at and id(b) not in rep and id(b) not in keys:
-                            rep[id(b)] = drawn(a)
-                            self.hidden.add(id(b))
-                            self._times[id(a)] = times
-                            block.add(id(a))
-        for n in self._order:
-            if id(n) in rep:
-                keys[id(n)] = ("node", rep[id(n)])
-        for n in self._order:                       # a node that stood for others may itself be drawn by another now
-            key = keys.get(id(n))
-            seen = {id(n)}
-            while key is not None and key[0] == "node" and key[1] in keys and key[1] not in seen:
-                seen.add(key[1])
-                key = keys[id(n)] = keys[key[1]]
-
-    def _best_start(self, seq: Sequence[Node], at: Mapping[int, int], start: int, period: int, slack: int) -> int:
-        """Where in the run the blocks begin: there, where the fewest values are handed from one block to the next."""
-        if period == 1:
-            return start
-        best = (period + 1, start)
-        for s in range(start, start + min(slack, period - 1) + 1):
-            carried = set()
-            for j in range(s + period, s + 2 * period):
-                for x in seq[j].inputs:
-                    k = at.get(id(x), -1)
-                    if s <= k < s + period:
-                        carried.add(k)
-            best = min(best, (len(carried), s))
-        return best[1]
-
     # -- collapsing and leaving out --------------------------------------------------------------------------------
 
     def _drawn(self) -> list[Any]:
@@ -595,7 +299,7 @@ class Fold:
 
     def _leave_out(self, max_nodes: int, fold: bool) -> None:
         """Blocks that repeat as one box each, the largest first; then leave the middle out."""
-        for k, (_, block, adjoint) in sorted(enumerate(self._blocks), key=lambda item: -len(item[1][1])):
+        for k, (_, block, adjoint) in sorted(enumerate(self._alike.blocks), key=lambda item: -len(item[1][1])):
             if len(self._drawn()) <= max_nodes:
                 return
             for n in self._order:

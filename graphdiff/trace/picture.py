@@ -14,8 +14,10 @@ from ..errors import show_name
 from ..graph.node import Node
 from ..graph.walk import toposort
 from ..specs import format_spec
-from .fold import NAME, Fold, is_adjoint, primal_of
+from .alike import NAME
+from .fold import Fold
 from .formula import TEXT, formula, number_text
+from .scopes import is_adjoint, primal_of
 
 LETTERS = "xyzuvw"             # operands, as the formulas of ops call them
 # Operands of these may be swapped: their edges carry no letter. Only for looks.
