@@ -228,11 +228,10 @@ def lower(order: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]
         else:
             ctx.emit("copy", out, [view])
     staged = []
+    changing = {ctx.views[id(x)].buffer for x in order if id(x) in written}      # of variables, below 0
     for variable, new in updates:
         view = ctx.views[id(new)]
-        base_node = next((x for x in order if id(x) in written and ctx.views.get(id(x)) is not None
-                          and view.buffer < 0 and ctx.views[id(x)].buffer == view.buffer), None)
-        if base_node is not None and view is not ctx.views.get(id(variable)):
+        if view.buffer in changing and view is not ctx.views.get(id(variable)):
             view = ctx.copy(view)                  # reads a variable that is about to change
         staged.append(view)
     commit = len(ctx.instrs)

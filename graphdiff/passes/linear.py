@@ -25,7 +25,8 @@ _MOST = 8               # nodes of a sum's terms that are looked at
 
 
 def _is_sum(node: Node) -> bool:
-    return node.op.name == "sum" and node.origin is not None and node.dtype in (FLOAT32, FLOAT64) and not node._attrs[1]
+    return (node.op.name == "sum" and node.origin is not None and node.dtype in (FLOAT32, FLOAT64) and not node._attrs[1]
+            and (node.inputs[0].op.name == "matmul" or node.inputs[0].op.name in _TERMS))
 
 
 def _lacks(x: Node, axes: Sequence[int], ndim: int) -> bool:
@@ -104,15 +105,15 @@ class _Sums:
         return self.node(node.op.name, (total, other) if k == 0 else (other, total), (), shape, node)
 
 
-def _terms(x: Node, uses: Mapping[int, int]) -> list[Node]:
-    """What is added up to x, which nothing else reads; none if that is too much or something else reads it."""
+def _terms(x: Node, uses: Mapping[int, int] | None = None) -> list[Node]:
+    """What is added up to x; none if that is too much, or something else (uses: how often nodes are read) reads it."""
     found: list[Node] = []
     stack = [x]
     for _ in range(_MOST):
         if not stack:
             return found
         x = stack.pop()
-        if uses[id(x)] != 1:
+        if uses is not None and uses[id(x)] != 1:
             return []
         if x.op.name in _TERMS:
             if any(y.shape != x.shape for y in x.inputs):
@@ -131,7 +132,7 @@ def _is_saved(node: Node, uses: Mapping[int, int]) -> bool:
 
 def linear_sums(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
     """Sums of products as products of sums, where that saves a matrix product."""
-    if not any(_is_sum(node) for node in order) or not any(node.op.name == "matmul" and node.origin is not None for node in order):
+    if not any(_is_sum(node) and any(t.op.name == "matmul" for t in _terms(node.inputs[0])) for node in order):
         return list(order), list(outputs)
     uses = {id(node): 0 for node in order}
     for o in outputs:
