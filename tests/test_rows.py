@@ -508,3 +508,19 @@ def test_derivatives_of_a_norm_at_the_edges(norm):
     np.testing.assert_allclose(one, two, rtol=1e-11, atol=1e-13)
     np.testing.assert_allclose(one, three, rtol=1e-11, atol=1e-13)
     checked(4)
+
+
+def test_groups_beyond_the_limits_are_cut():
+    """A chain of norms, of which nothing but the limits of an instruction ends a group: few instructions, and the bits of the operations."""
+    x = gd.input("x", (6, 30))
+    for step in (lambda y: gd.layer_norm(y) + gd.tanh(y), lambda y: y + gd.relu(gd.rms_norm(y) * 1.1 - 0.2)):
+        y = x
+        for _ in range(40):
+            y = step(y)
+        outputs = [y, gd.grad(gd.sum(y * y), x)]
+        f, plain = gd.function([x], outputs, threads=1), gd.function([x], outputs, threads=1, passes=UNFUSED)
+        assert len(f.program.instrs) < 60 < len(plain.program.instrs) / 10
+        a = np.random.default_rng(0).standard_normal((6, 30))
+        for got, want in zip(f(a), plain(a), strict=True):
+            assert got.tobytes() == want.tobytes()
+            checked()

@@ -25,6 +25,7 @@ from .view import count, usage
 # A group ends when nothing has joined it for so long; what leads to a sum is looked for as far back. In all it looks at no more than SPAN
 # instructions: what stays behind is looked at again for the next group, and a program of a thousand blocks would be for every one.
 STALE, SPAN = 64, 320
+FEWEST = 4               # members: fewer are no group that was too large
 
 
 class Finder:
@@ -141,7 +142,7 @@ class Finder:
                 else:
                     made[id(lone[0])] = lone[1]
                 continue
-            taken, before, late, found = self._stream(work, domain)
+            taken, before, late, found = self._largest(work, domain)
             if found is None:
                 result.append(taken[0])
                 work.extendleft(reversed(taken[1:]))
@@ -153,17 +154,28 @@ class Finder:
             work.extendleft(reversed(late))
         return result, made
 
-    def _stream(self, work: deque[Any], domain: Domain) -> tuple[list[Any], list[Any], list[Any], Any]:
+    def _largest(self, work: deque[Any], domain: Domain) -> tuple[list[Any], list[Any], list[Any], Any]:
+        """As _stream, of as many members as the core's limits leave room for; a quarter of those that were too many, and again: what leads to one
+        sum and back is some 20, and of rows that many arrays take part in fewer are in the caches."""
+        most = LINES // 2
+        while True:
+            g = Rows(domain, self)
+            taken, before, late, found = self._stream(work, g, most)
+            if found is not None or not g.beyond or len(g.members) <= FEWEST:
+                return taken, before, late, found
+            work.extendleft(reversed(taken))
+            most = len(g.members) // 4
+
+    def _stream(self, work: deque[Any], g: Rows, most: int) -> tuple[list[Any], list[Any], list[Any], Any]:
         """Instructions from the front of the work as a group: all that were taken, those before it, those after it, it."""
-        g = Rows(domain, self)
         taken: list[Any] = []
         before: list[Any] = []
         late: list[Any] = []
         idle = 0
-        while work and idle < STALE and len(taken) < SPAN and len(g.members) < LINES // 2:
+        while work and idle < STALE and len(taken) < SPAN and len(g.members) < most:
             instr = work.popleft()
             taken.append(instr)
-            if g.take(instr, len(taken) == 1 or self.wanted.get(id(instr)) == domain):
+            if g.take(instr, len(taken) == 1 or self.wanted.get(id(instr)) == g.domain):
                 idle = 0
                 continue
             idle += 1

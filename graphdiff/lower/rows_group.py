@@ -57,6 +57,7 @@ class Rows:
         self.late: set[int] = set()              # buffers of what must run after the group
         self.again: set[int] = set()             # buffers that are made again elsewhere: nothing of them leaves the group
         self.touched: set[int] = set()           # buffers with several writers that the group or what is late uses
+        self.beyond = False                      # is it beyond the core's limits?
 
     # -- what may join -----------------------------------------------------------------------------------------------
 
@@ -196,7 +197,7 @@ class Rows:
     # -- the instruction ---------------------------------------------------------------------------------------------
 
     def instruction(self) -> tuple[Any, Any] | None:
-        """The instruction and its members line by line; None where it is not worth it or beyond the core's limits."""
+        """The instruction and its members line by line; None where it is not worth it or beyond the core's limits (then `beyond`)."""
         users = [m for m in self.members if m.kind == "whole" and any(k in self.small for k in m.operands)]
         sums = sum([m.kind in ("row", "column") for m in self.members])
         if not users or (sums == 1 and any(m.instr[0] not in LINKS for m in users)):
@@ -313,7 +314,8 @@ class Writer:
         top = max(self.sweep[self.made(m)] for m in g.members if m.kind != "small")
         small = [k for k in g.inputs if k[0] == "small"]
         whole = [k for k in g.inputs if k[0] == "whole"]
-        if not whole or len(self.outs) + len(g.inputs) > OPERANDS or not self.outs:
+        g.beyond = len(self.outs) + len(g.inputs) > OPERANDS
+        if not whole or g.beyond or not self.outs:
             return None
         if g.domain.turned and any(m.kind != "small" and m.kind != "row" for m in self.outs):
             return None                          # these arrays, which have the last axis, are in the order of memory
@@ -339,7 +341,8 @@ class Writer:
                         self.last[k] = s, i
         for s, (kind, members) in enumerate(sections):
             self._section(s, kind, members)
-        if len(self.lines) > LINES or max(self.used.values()) > NUMBERS:
+        g.beyond = len(self.lines) > LINES or max(self.used.values()) > NUMBERS
+        if g.beyond:
             return None
         last = next(m.instr[4] for m in reversed(g.members))
         views = tuple([self._out(m) for m in self.outs])
