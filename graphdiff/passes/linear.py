@@ -20,7 +20,7 @@ from .simplify import Ordered, renewed
 
 _TERMS = frozenset(("add", "negative", "subtract"))
 _SCALED = frozenset(("multiply", "zmul"))
-_BEHIND = 1 / 1024      # of numbers of nodes that are at least 1/64 apart
+_BEFORE = 1 / 1024      # so much less is the number of a sum than that of the first node that reads it
 _MOST = 8               # nodes of a sum's terms that are looked at
 
 
@@ -77,17 +77,15 @@ class _Sums:
         return x if x.shape == shape else self.node("reshape", (x,), (shape,), shape, like)
 
     def total(self, x: Node, axes: tuple[int, ...], like: Node) -> Node:
-        """sum(x, axes); the same node for the same sum, so that it stands right behind x, before all that may read it."""
+        """sum(x, axes); the same node for the same sum, as the first term that reads it needs it."""
         key = (id(x), axes)
         if key not in self.sums:
             kept = tuple([n for a, n in enumerate(x.shape) if a not in axes])
-            self.sums[key] = self.node("sum", (x,), (axes, False), kept, like, x.serial + _BEHIND)
+            self.sums[key] = self.node("sum", (x,), (axes, False), kept, like, max(like.serial - _BEFORE, (x.serial + like.serial) / 2))
         return self.sums[key]
 
     def term(self, node: Node, axes: tuple[int, ...], shape: tuple[int, ...]) -> Node:
-        """sum(node, axes), of this shape, of a term that _linear knows, or of terms of such."""
-        if node.op.name in _TERMS:
-            return self.node(node.op.name, [self.term(x, axes, shape) for x in node.inputs], (), shape, node)
+        """sum(node, axes), of this shape, of a term that _linear knows."""
         k = _linear(node, axes)
         assert k is not None
         x, other = self.new[id(node.inputs[k])], self.new[id(_source(node.inputs[1 - k]))]
@@ -103,6 +101,16 @@ class _Sums:
         at = [a - node.ndim + other.ndim for a in axes]
         other = self.reshaped(other, tuple([n for a, n in enumerate(other.shape) if a not in at]), node)
         return self.node(node.op.name, (total, other) if k == 0 else (other, total), (), shape, node)
+
+    def added(self, node: Node, axes: tuple[int, ...], shape: tuple[int, ...]) -> Node:
+        """sum(node, axes) of all terms of a node."""
+        self.sums.clear()
+        terms = {id(t): self.term(t, axes, shape) for t in sorted(_terms(node), key=lambda t: t.serial)}
+
+        def combined(x: Node) -> Node:
+            return terms[id(x)] if id(x) in terms else self.node(x.op.name, [combined(y) for y in x.inputs], (), shape, x)
+
+        return combined(node)
 
 
 def _terms(x: Node, uses: Mapping[int, int] | None = None) -> list[Node]:
@@ -146,7 +154,7 @@ def linear_sums(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
     sums = _Sums(new)
     for node in order:
         if _is_sum(node) and uses[id(node)] and _is_saved(node, uses):
-            new[id(node)] = sums.term(node.inputs[0], node._attrs[0], node.shape)
+            new[id(node)] = sums.added(node.inputs[0], node._attrs[0], node.shape)
             kept += sums.made
             sums.made = []
         else:

@@ -85,14 +85,15 @@ def node_numbers(order: Sequence[Node], color: Any) -> tuple[dict[int, float], s
             raise NodeTypeError(f"draw: the values of color are numbers: {show_name(str(error), 120)}") from None
     rows, unit, what = _rows(color)
     out: dict[int, float] = {}
-    by_serial: dict[float, float] = {}
+    by_serial: dict[int, float] = {}
     for r in rows:
         nodes = _nodes(r)
         for n in nodes:            # a fused group's time, in equal parts
-            by_serial[n.serial] = by_serial.get(n.serial, 0.0) + float(r[unit]) / len(nodes)
-    for n in order:                # passes replace nodes; what replaces one keeps its number
-        if n.serial in by_serial:
-            out[id(n)] = by_serial[n.serial]
+            number = math.ceil(n.serial)
+            by_serial[number] = by_serial.get(number, 0.0) + float(r[unit]) / len(nodes)
+    for n in order:                # passes replace nodes; what replaces one keeps its number, and what leads to that has a fraction less
+        if (number := math.ceil(n.serial)) in by_serial:
+            out[id(n)] = by_serial[number]
     return out, what
 
 
