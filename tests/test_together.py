@@ -211,6 +211,24 @@ def test_integers_that_are_taken():
         made_before(lambda x, y: x * y - 3, take, [x, y])
 
 
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "float16", "float32", "float64"])
+@pytest.mark.parametrize("shape", [(1 << 18,), (1 << 19,), (1024, 1025)])
+def test_comparisons_of_every_dtype_that_are_taken(shape, dtype):
+    """Of float16, operands are widened block by block: a piece is no longer than that, however small its elements are."""
+    a, b = [RNG.integers(0, 9, shape).astype(dtype) for _ in range(2)]
+    x, y = gd.input("x", shape, dtype), gd.input("y", shape, dtype)
+    for name, made, want in (("greater", x > y, a > b), ("equal", gd.equal(x, x), a == a), ("less", gd.less(x + x, y), a + a < b),
+                             ("both", gd.logical_and(x > y, y), (a > b) & (b != 0)), ("not", gd.logical_not(x), a == 0)):
+        for axis in (None, -1):
+            outputs = [gd.any(made, axis=axis), gd.all(made, axis=axis), gd.count_nonzero(made, axis=axis), gd.max(made, axis=axis),
+                       gd.argmax(made, axis=axis), gd.sum(made, axis=axis)]
+            wants = [want.any(axis), want.all(axis), np.count_nonzero(want, axis), want.max(axis), want.argmax(axis), want.sum(axis)]
+            for output, expected in zip(outputs, wants, strict=True):
+                for threads in (1, 2):
+                    np.testing.assert_array_equal(gd.function([x, y], output, threads=threads)(a, b), expected, name)
+                    checked()
+
+
 def test_what_is_no_head():
     x, y = gd.input("x", (400, 500)), gd.input("y", (400, 500))
     a, b = RNG.standard_normal((2, 400, 500))

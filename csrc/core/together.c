@@ -135,10 +135,11 @@ static int leads(const gd_program_spec *s, const gd_instr *in, const gd_instr *n
     return is_dead(s, result, after);
 }
 
+/* Does nothing go through a buffer, which holds a block of a plan's own length? */
 static int is_direct(const gdi_plan *p)
 {
     for (int k = 0; k < p->n_out + p->n_in; k++)
-        if (p->operand[k].feed != GDI_DIRECT && p->operand[k].feed != GDI_SINGLE)
+        if ((p->operand[k].feed != GDI_DIRECT && p->operand[k].feed != GDI_SINGLE) || p->operand[k].cast)
             return 0;
     return 1;
 }
