@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
+from counting import checked
 from drawn import leaf, network, read_dot
 
 import graphdiff as gd
@@ -255,3 +256,21 @@ def test_repeats_inside_of_equal_scopes():
                                             ("block0 … block29  × 30", "heads", "× 6")} and len(p.boxes) < 30
     small = gd.draw(y, max_nodes=8).picture
     assert sorted(b.label[0] for b in small.boxes) == ["cos", "heads", "x"]
+
+
+def test_gradients_of_a_folded_loop_have_their_names():
+    """What is left over of the loop's adjoint, the gradients themselves, is not drawn by the steps, nor are constants boxed as if they were some."""
+    u0, k = gd.input("u0", (12,)), gd.input("k", (12,))
+    u = u0
+    for _ in range(10):
+        f = 0.5 * (k[1:] + k[:-1])
+        flow = gd.pad(f * (u[1:] - u[:-1]), 1)
+        u = u + 0.1 * (flow[1:] - flow[:-1])
+    p = gd.draw(gd.sum(u ** 4), wrt=[u0, k]).picture
+    labels = [b.label[0] for b in p.boxes]
+    assert labels.count("d/du0") == labels.count("d/dk") == 1
+    groups = {}
+    for b in p.boxes:
+        groups.setdefault(tuple(b.cluster), set()).add(b.kind)
+    assert len(groups) == 2 and all("op" in kinds for kinds in groups.values()), groups
+    checked(2)

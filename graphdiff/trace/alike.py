@@ -173,6 +173,8 @@ class Alike:
             return rep.get(id(n), known[1] if known is not None and known[0] == "node" else id(n))
 
         def same(i: int, j: int) -> bool:
+            if backward[j] and (id(seq[i]) in self.keep) != (id(seq[j]) in self.keep):   # a gradient among others has a box of its own
+                return False
             for a, b in zip(seq[i].inputs, seq[j].inputs, strict=True):
                 if a is b or drawn(a) == drawn(b):
                     continue

@@ -219,6 +219,10 @@ class Fold:
                         self._pairs[moved[id(n)][1]] = primal if key is None else here[key[1]]
         self._move(moved)
         self._swallow()
+        for _, block, adjoint in self._alike.blocks:            # there are no such blocks left around the constants they read
+            if adjoint:
+                for i in block:
+                    self._alike.times.pop(i, None)
         self.active = self.active or bool(moved)
 
     def paired(self, key: Any) -> Node | None:
