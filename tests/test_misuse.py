@@ -70,6 +70,32 @@ def test_a_wrong_label_is_named_with_its_sample():
     checked(5)
 
 
+@pytest.mark.parametrize("build", [
+    gd.losses.nll, lambda d, t: gd.losses.cross_entropy(d, t, axis=1), lambda d, t: gd.segment_sum(d, t, 3), lambda d, t: gd.segment_mean(d, t, 3),
+    lambda d, t: gd.segment_max(d, t, 3), lambda d, t: gd.nn.Embedding(3, 2)(t), lambda d, t: d.T[t], lambda d, t: d.T[t.astype("int32")],
+    lambda d, t: gd.grad(gd.sum(d.T[t] ** 2), d), lambda d, t: gd.nn.GraphLayer(3, 2, dtype="float64")(d, t, np.array([0, 1]))[1],
+    lambda d, t: d.T.at[t].add(1.0), lambda d, t: d[t - t, t]], ids=range(12))
+def test_an_index_out_of_bounds_names_the_array_the_user_gave(build):
+    d, t = gd.input("scores", (2, 3)), gd.input("answers", (2,), "int64")
+    y = build(d, t)
+    at = {d: np.ones((2, 3)), t: [1, 3]}
+    for call in (lambda: gd.evaluate(y, at), lambda: gd.trace(y, at=at), lambda: gd.function([d, t], y)(*at.values())):
+        with pytest.raises(OutOfBounds, match=r"(?m)^  indices  answers +int(64|32)\[2\]") as info:
+            call()
+        assert "where" not in str(info.value) and "reshape" not in str(info.value)
+        assert len(re.findall(r"(?m)^  at ", str(info.value))) == 1
+        checked(3)
+
+
+def test_a_missing_value_has_one_place():
+    x, q = gd.input("x"), gd.input("q")
+    for call in (lambda: gd.evaluate(x * q, {x: 1.0}), lambda: gd.trace(x * q, at={x: 1.0}), lambda: gd.evaluate(x * q, {x: 1.0, q: "a"})):
+        with pytest.raises(TypeError) as info:
+            call()
+        assert len(re.findall(r"(?m)^  at ", str(info.value))) == 1 and "  operand" not in str(info.value)
+        checked(2)
+
+
 def test_a_segment_does_not_count_from_the_end():
     x, i = gd.input("x", (3, 2)), gd.input("i", (3,), "int64")
     for f in (gd.segment_sum, gd.segment_mean, gd.segment_max):

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DTypeError, NodeTypeError, ShapeError, compose, located_error, show_name
-from ..graph.build import public
+from ..errors import DTypeError, GraphdiffError, NodeTypeError, ShapeError, compose, located_error, show_name
+from ..graph.build import located, public
 from ..graph.locks import renewed
 from ..graph.node import Node
 from ..graph.walk import toposort
@@ -448,6 +448,9 @@ def evaluate(outputs: Any, at: Mapping[Node, Any] | None = None) -> Any:
     at = {} if at is None else at
     if not isinstance(at, Mapping):
         raise NodeTypeError(f"values are given as a dict {{input: array}}, not as {type(at).__name__}")
-    return Function(list(at), outputs, None, 1, None, evaluates=True)(*at.values())
+    try:
+        return Function(list(at), outputs, None, 1, None, evaluates=True)(*at.values())
+    except GraphdiffError as error:
+        raise located(error, "evaluate") from None       # the outputs are no operands of what failed
 
 

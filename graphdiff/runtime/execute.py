@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import BOOL, DTYPES, FLOAT64, INT64, as_dtype, clean_bools, overflows
-from ..errors import BadValue, DTypeError, GraphdiffError, NoMemory, OutOfBounds, ShapeError, compose, show_name
+from ..errors import BadValue, DTypeError, GraphdiffError, NoMemory, OutOfBounds, ShapeError, compose, located_error, show_name
 from ..graph.build import call_of
 from ..graph.node import Node, describe
 from ..graph.opdef import as_written, whereabouts
 from ..lower.program import ARENA, CONSTANTS, FIRST, Program
 from ..lower.view import View
+from ..ops.gathers import written
 from ..specs import MEMORY_NBYTES, format_shape, format_spec
 from . import native
 
@@ -122,6 +123,22 @@ def _castable(array: Any, want: Any, weak: bool) -> bool:
     if want.kind == "f" and array.dtype.kind in "biu":
         return True
     return bool(np.can_cast(array.dtype, want, "safe"))
+
+
+def _given(node: Node) -> list[tuple[str, tuple[str, str, str]]]:
+    """Rows of an error about an index: the arrays and the indices as the caller gave them. What the call itself made, such as the zeros that
+    segment_sum adds to, says nothing to anybody."""
+    rows = []
+    for i, x in enumerate(node.inputs):
+        inner = None
+        while inner is not x:
+            inner = x
+            x, _ = written(x)                # those of which none may count from the end
+            if x.name is None and (x.op.name == "cast" or (x.op.name in ("broadcast_to", "reshape") and call_of(x) == call_of(node) and x.site == node.site)):
+                x = x.inputs[0]
+        if x.op.name != "constant" or x.site != node.site:
+            rows.append(("indices" if i == 1 or node.op.name == "ravel_index" else "operand", describe(x)))
+    return rows
 
 
 _LARGE = 1 << 16        # bytes: smaller results come from memory that malloc keeps anyway
@@ -368,18 +385,18 @@ class Loaded:
         if status == native.NO_MEMORY:
             return NoMemory("no memory while a graphdiff function ran")
         node = self.program.instrs[f.instr][4] if 0 <= f.instr < len(self.program.instrs) else None
-        at, rows = None, []
-        what = "" if node is None else f"{call_of(node)}: "
-        if node is not None:
-            site = node.site
-            at = None if site is None else (str(site), site.source)
-            rows = [(f"operand {i}", describe(x)) for i, x in enumerate(node.inputs)]
+        site = None if node is None else node.site
+        what, at = "" if node is None else f"{call_of(node)}: ", None if site is None else (str(site), site.source)
+        error: GraphdiffError
         if status == native.OUT_OF_BOUNDS:
-            return OutOfBounds(compose(f"{what}index {as_written(f.value)} is out of bounds for axis {f.axis} with size {f.size}"
-                                       f"{self._whereabouts(w)}", at=at, rows=rows))
-        if status == native.BAD_VALUE:
-            return BadValue(compose(f"{what}integers to negative integer powers are not allowed (exponent {f.value})", at=at, rows=rows))
-        return GraphdiffError(f"status {status} at instruction {f.instr}")
+            error = OutOfBounds(compose(f"{what}index {as_written(f.value)} is out of bounds for axis {f.axis} with size {f.size}"
+                                        f"{self._whereabouts(w)}", at=at, rows=[] if node is None else _given(node)))
+        elif status == native.BAD_VALUE:
+            rows = [] if node is None else [(f"operand {i}", describe(x)) for i, x in enumerate(node.inputs)]
+            error = BadValue(compose(f"{what}integers to negative integer powers are not allowed (exponent {f.value})", at=at, rows=rows))
+        else:
+            error = GraphdiffError(f"status {status} at instruction {f.instr}")
+        return error if at is None else located_error(error)
 
     def _whereabouts(self, w: Workspace) -> str:
         """Which of the indices of the instruction that failed it was: they are still where it read them."""
