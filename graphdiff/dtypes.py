@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import DTypeError, OutOfRange, show_name
+from .errors import DTypeError, NotANumber, OutOfRange, ShapeError, show_name
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -197,3 +197,8 @@ def _refusal(x: object, found: DType | None) -> str:
 def is_number(value: Any) -> bool:
     """A real number, Python's or NumPy's, but no bool."""
     return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
+
+
+def outside(value: Any, text: str) -> ShapeError:
+    """The error for a value that is no number of the range it must be in: of another class where it is no number at all."""
+    return (ShapeError if is_number(value) else NotANumber)(text)

@@ -70,6 +70,10 @@ class NoMemory(GraphdiffError, MemoryError):
     """More memory than the machine has or gives."""
 
 
+class NotANumber(ShapeError, NodeTypeError):
+    """Something else where a number of some range is needed: both errors, since callers catch the one of a number outside, too."""
+
+
 class AxisError(ShapeError, OutOfBounds):
     """An axis number outside the shape; like NumPy's, both a ValueError and an IndexError."""
 

@@ -17,6 +17,7 @@ TREE = {
     "FormatError": (ValueError,), "DTypeError": (TypeError,), "NodeTypeError": (TypeError,),
     "OutOfBounds": (IndexError,), "OutOfRange": (OverflowError,), "BadValue": (ValueError,), "NoMemory": (MemoryError,),
     "AxisError": (ValueError, IndexError, errors.ShapeError, errors.OutOfBounds),
+    "NotANumber": (ValueError, TypeError, errors.ShapeError, errors.NodeTypeError),
     "NoValue": (TypeError, AttributeError), "NoRow": (KeyError,),
 }
 

@@ -156,6 +156,17 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
     return wrapper
 
 
+def placed(init: Callable[..., None], name: Callable[[str], str] = str) -> Callable[..., None]:
+    """An __init__ whose errors of ours name the class and the line that makes one of it."""
+    @wraps(init)
+    def __init__(self: Any, *args: Any, **options: Any) -> None:
+        try:
+            init(self, *args, **options)
+        except GraphdiffError as error:
+            raise located(error, name(type(self).__name__)) from None
+    return __init__
+
+
 def _leaf(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
     raise AssertionError("leaves are not made through infer")
 

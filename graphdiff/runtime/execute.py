@@ -134,7 +134,8 @@ def _given(node: Node) -> list[tuple[str, tuple[str, str, str]]]:
         while inner is not x:
             inner = x
             x, _ = written(x)                # those of which none may count from the end
-            if x.name is None and (x.op.name == "cast" or (x.op.name in ("broadcast_to", "reshape") and call_of(x) == call_of(node) and x.site == node.site)):
+            moved = x.op.name in ("broadcast_to", "reshape") and call_of(x) == call_of(node) and x.site == node.site
+            if x.name is None and (moved or x.op.name == "cast"):
                 x = x.inputs[0]
         if x.op.name != "constant" or x.site != node.site:
             rows.append(("indices" if i == 1 or node.op.name == "ravel_index" else "operand", describe(x)))
