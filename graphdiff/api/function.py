@@ -246,7 +246,7 @@ class Function:
             if a.shape != shape:
                 raise g.wrong_shape(a.shape)
             if loaded.is_state(a):
-                raise ShapeError(f"argument {g.name}: it is the memory of a variable that this function updates\nhint: bind a copy of it")
+                raise ShapeError(f"argument {g.name}: it is the memory of a variable that this function updates\n  hint    bind a copy of it")
         return Bound(self, loaded, arrays, out)
 
     # -- looking ---------------------------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ def located(error: Any, what: str, inputs: tuple[Any, ...] = ()) -> Any:
     site = _resolve(capture() if site is None else site)
     nodes = [x for x in inputs if isinstance(x, Node)]
     labels = ("left", "right") if len(nodes) == 2 else tuple(f"operand {i}" for i in range(len(nodes))) if len(nodes) > 2 else ("operand",)
-    fact, _, hint = str(error).partition("\nhint: ")
+    fact, _, hint = str(error).replace("\n  hint    ", "\nhint: ").partition("\nhint: ")
     fact = "\n".join([one_line(line, FACT_LIMIT) for line in fact.split("\n")])      # it may quote an argument of any length
     fact = fact if fact.startswith(f"{what}: ") else f"{what}: {fact}"
     call = "" if site is None else site.call        # the user called that, and it called `what`

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import as_dtype, clean_bools, overflows, read_only
+from ..dtypes import as_dtype, clean_bools, of_integers, overflows, read_only
 from ..errors import DTypeError, NodeTypeError, ShapeError
 from .build import VARIABLE, check_name, checked_array, leaf, public
 from .locks import renewed
@@ -41,6 +41,8 @@ class Storage:
         if new.dtype.kind == "b":
             new = clean_bools(new)
         weak = type(value) in (float, int, list, tuple)
+        if weak:
+            new = of_integers(new, self.array.dtype)
         whole = new.dtype.kind in "iu" and self.array.dtype.kind in "iu"
         if new.dtype.kind == "O" or not (np.can_cast(new.dtype, self.array.dtype, "same_kind") or (weak and whole)):
             raise DTypeError(f"value: cannot store {new.dtype} in a variable of {self.array.dtype}\nhint: cast it with astype")

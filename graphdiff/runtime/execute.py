@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import BOOL, DTYPES, FLOAT64, INT64, as_dtype, clean_bools, overflows
-from ..errors import BadValue, DTypeError, GraphdiffError, NoMemory, OutOfBounds, ShapeError, compose, located_error, show_name
+from ..dtypes import BOOL, DTYPES, FLOAT64, INT64, as_dtype, beyond, clean_bools, of_integers, overflows
+from ..errors import BadValue, DTypeError, GraphdiffError, NoMemory, OutOfBounds, OutOfRange, ShapeError, compose, located_error, show_name
 from ..graph.build import call_of
 from ..graph.node import Node, describe
 from ..graph.opdef import as_written, whereabouts
@@ -80,8 +80,13 @@ class Gate:
             if not weak:        # raised by the value's own __array__
                 raise
             raise DTypeError(f"argument {self.name}: cannot make an array of it: {error}") from None
-        kind = array.dtype.kind
         want = self.dtype
+        if weak:
+            try:
+                array = of_integers(array, want)
+            except OutOfRange as error:
+                raise DTypeError(f"argument {self.name}: {error}") from None
+        kind = array.dtype.kind
         if kind not in "biuf" or array.dtype.itemsize > 8 or (array.dtype.kind == "u" and array.dtype.itemsize == 8):
             raise DTypeError(f"argument {self.name}: {show_name(str(array.dtype))} given, {want.name} wanted"
                              + ("; convert complex numbers to their real part first" if kind == "c" else ""))
@@ -89,8 +94,7 @@ class Gate:
         if have is BOOL and read:
             array = self._clean(array, convert)
         if have is not want and not _castable(array, want, weak):
-            raise DTypeError(f"argument {self.name}: {array.dtype.name} given, {want.name} wanted\n"
-                             f"  hint    array.astype({want.name!r}) if losing digits is meant")
+            raise DTypeError(f"argument {self.name}: {_why_not(array, want, weak)}")
         if array.size * want.itemsize > MEMORY_NBYTES:
             raise NoMemory(f"argument {self.name}: {array.size * want.itemsize} bytes, more than this machine has")
         own = isinstance(value, _ndarray)         # of a subclass, such as a memory map, a plain view
@@ -140,6 +144,19 @@ def _given(node: Node) -> list[tuple[str, tuple[str, str, str]]]:
         if x.op.name != "constant" or x.site != node.site:
             rows.append(("indices" if i == 1 or node.op.name == "ravel_index" else "operand", describe(x)))
     return rows
+
+
+def _why_not(array: Any, want: Any, weak: bool) -> str:
+    """What an error says of an array that is not castable."""
+    if weak and want.kind == "f":
+        with np.errstate(all="ignore"):
+            odd = array[np.isinf(array.astype(want)) & np.isfinite(array)]
+        return f"{odd.flat[0]!s} is beyond what {want.name} holds, which is up to {np.finfo(want).max:.2g}"
+    if weak and array.dtype.kind in "biu":
+        low = int(array.min())
+        return beyond(low if low < 0 and low < (0 if want.kind in "bu" else np.iinfo(want).min) else int(array.max()), want)
+    given = "np.asarray(value)" if weak else "array"
+    return f"{array.dtype.name} given, {want.name} wanted\n  hint    {given}.astype({want.name!r}) if losing digits is meant"
 
 
 _LARGE = 1 << 16        # bytes: smaller results come from memory that malloc keeps anyway
