@@ -19,7 +19,7 @@ import numpy as np
 from ..dtypes import BOOL, DTYPES, FLOAT64, INT64, as_dtype, clean_bools, weak
 from ..errors import BadValue, DTypeError, GraphdiffError, NodeTypeError, OutOfRange, compose, one_line
 from ..specs import as_shape, check_shape
-from .node import Node, capture, describe, new_node
+from .node import Node, capture, describe, new_node, raised_by_user, resolve
 from .opdef import OpDef, register
 
 P = ParamSpec("P")
@@ -36,9 +36,20 @@ class _Context(threading.local):
     """
 
     now: tuple[Any, Any, str] = (None, None, "")
+    calling_back = False        # a function of the user's builds nodes for differentiation: their place is set, that of an error is its own line
 
 
 CONTEXT = _Context()
+
+
+@contextmanager
+def calling_back() -> Iterator[None]:
+    """Errors of nodes made inside are at the line that makes them, whatever place the nodes have."""
+    before, CONTEXT.calling_back = CONTEXT.calling_back, True
+    try:
+        yield
+    finally:
+        CONTEXT.calling_back = before
 
 
 @contextmanager
@@ -75,9 +86,14 @@ def located(error: Any, what: str, inputs: tuple[Any, ...] = ()) -> Any:
     """The same error with the op's name, the user's line and the operands; an already located one is left alone."""
     if getattr(error, "located", False):
         return error
-    from .node import _resolve
-    site = CONTEXT.now[0]
-    site = _resolve(capture() if site is None else site)
+    raw = raised_by_user(error)
+    if raw is not None:                             # in a callback: what called it has other operands
+        inputs = ()
+    elif CONTEXT.now[0] is None or CONTEXT.calling_back:
+        raw = capture()
+    else:
+        raw = CONTEXT.now[0]
+    site = resolve(raw)
     nodes = [x for x in inputs if isinstance(x, Node)]
     labels = ("left", "right") if len(nodes) == 2 else tuple(f"operand {i}" for i in range(len(nodes))) if len(nodes) > 2 else ("operand",)
     fact, _, hint = str(error).replace("\n  hint    ", "\nhint: ").partition("\nhint: ")
