@@ -96,6 +96,44 @@ def test_a_missing_value_has_one_place():
         checked(2)
 
 
+N = gd.input("x", ("b",)).shape[0]
+
+
+@pytest.mark.parametrize("call", [
+    lambda: np.sqrt(N), lambda: 1 / N**0.5, lambda: np.ones(2) * N, lambda: N - np.arange(3), lambda: np.maximum(N, 3), lambda: np.add.reduce(N),
+    lambda: np.float32(2) * N, lambda: gd.constant(N), lambda: gd.constant([N, 1]), lambda: gd.variable(N), lambda: gd.add(gd.input("y", (2,)), [N, N])],
+    ids=range(11))
+def test_a_named_size_where_numbers_are_needed_is_told_to_be_one(call):
+    with pytest.raises(NodeTypeError, match=r"the size b\b.*as a value in the graph, write gd\.size\(x, axis\)"):
+        call()
+    checked(1)
+
+
+def test_numpys_integers_compute_with_named_sizes():
+    assert str([np.int64(3) * N, np.uint8(2) - N, np.int32(7) // N, N ** np.int64(2), np.array(3) + N]) == "[b*3, 2 - b, 7//b, b**2, b + 3]"
+    assert np.int64(-1) < N and (np.int64(3) == N) is False and (np.ones(2) != N) is True
+    s = gd.input("s")
+    assert [y.op.name for y in (np.add(N, s), np.multiply(s, N), N * s)] == ["add", "multiply", "multiply"]
+    checked(3)
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda x, f: np.array([x, x]), r"or gd\.stack\(\[node, \.\.\.\]\) for a list of nodes"),
+    (lambda x, f: gd.constant([x[0], x[1]]), r"(?s)^constant: .*a list that holds nodes.*hint    gd\.stack"),
+    (lambda x, f: f([x[0], x[1]]), "^argument x: a list that holds nodes was given"),
+    (lambda x, f: gd.vecdot(gd.input("a", (5, 4)), gd.input("b", (6, 4))), r"^vecdot: shapes \[5\] and \[6\] do not broadcast"),
+    (lambda x, f: gd.vecdot(gd.input("a", (4, 2, 5)), gd.input("b", (4, 3, 6)), axis=0), r"^vecdot: shapes \[2, 5\] and \[3, 6\] do not broadcast"),
+    (lambda x, f: f(out=np.ones(2)), r"(?s)^function takes 1 arguments \(x\), 0 given; missing: x$"),
+    (lambda x, f: gd.function([gd.input("out")], gd.constant(1.0))(out=3.0), r"missing: out\n  hint    out= takes arrays for the results: an"),
+    (lambda x, f: gd.function([gd.input("out")], gd.constant(1.0)).bind(out=3.0), r"(?s)missing: out\n  hint    out= takes arrays"),
+], ids=range(8))
+def test_messages_name_what_the_user_gave(call, message):
+    x = gd.input("x", (2,))
+    with pytest.raises(GraphdiffError, match=message):
+        call(x, gd.function([x], x))
+    checked(1)
+
+
 def test_a_segment_does_not_count_from_the_end():
     x, i = gd.input("x", (3, 2)), gd.input("i", (3,), "int64")
     for f in (gd.segment_sum, gd.segment_mean, gd.segment_max):

@@ -210,7 +210,10 @@ class Function:
         missing = [i for i in range(len(names)) if i not in values]
         if missing:
             text = ", ".join(self._gates[i].name for i in missing)
-            raise NodeTypeError(f"function takes {len(names)} arguments ({self._names()}), {len(values)} given; missing: {text}")
+            hint = ""
+            if self._place_of.get("out") in missing:
+                hint = "\n  hint    out= takes arrays for the results: an input of that name is given by its place"
+            raise NodeTypeError(f"function takes {len(names)} arguments ({self._names()}), {len(values)} given; missing: {text}{hint}")
         return tuple(values[i] for i in range(len(names)))
 
     def _names(self) -> str:

@@ -283,17 +283,32 @@ def checked_array(value: Any, what: str) -> np.ndarray[Any, Any]:
         array = np.asarray(value)
     except (ValueError, OverflowError) as error:
         raise DTypeError(f"{what}: cannot make an array of a {type(value).__name__}: {error}") from None
-    if array.dtype.kind == "O" and holds_nodes(value):
-        raise NodeTypeError(f"{what}: a list that holds nodes is not an array\nhint: gd.stack([...]) joins nodes")
-    if array.dtype.kind == "O" and isinstance(value, int):
-        weak(value, INT64)
+    except NodeTypeError:                   # of a node in it
+        if not holds_nodes(value):
+            raise
+        array = np.asarray(None)
+    if array.dtype.kind == "O":
+        _check_objects(value, array, what)
     if array.dtype.kind == "O" and array.shape == () and not isinstance(value, np.ndarray):
         raise DTypeError(f"{what}: a value of type {type(value).__name__} is neither a node nor a number nor an array")
     dtype = as_dtype(array.dtype)
     check_shape(array.shape, dtype)
+    check_memory(array.shape, dtype)
     if dtype is BOOL:
         array = clean_bools(array)
     return np.array(array, dtype, order="C", copy=True, subok=False)
+
+
+def _check_objects(value: Any, array: Any, what: str) -> None:
+    """Raise for what is known among things that are no numbers."""
+    from ..dims import AS_VALUE, Dim
+    if holds_nodes(value):
+        raise NodeTypeError(f"{what}: a list that holds nodes is not an array\nhint: gd.stack([...]) joins nodes")
+    if isinstance(value, int):
+        weak(value, INT64)
+    sizes = [v for v in array.reshape(-1)[:1000] if isinstance(v, Dim)]
+    if sizes:
+        raise NodeTypeError(f"{what}: the size {sizes[0]} is known only when a function runs; {AS_VALUE}")
 
 
 def holds_nodes(value: Any) -> bool:

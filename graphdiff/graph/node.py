@@ -306,7 +306,7 @@ class Node(_Fields):
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         raise NodeTypeError(self._misuse("cannot become an array before a function runs", "gd.evaluate(node, {input: value}), "
-                                         "or gd.function(inputs, node),"))
+                                         "gd.function(inputs, node), or gd.stack([node, ...]) for a list of nodes,"))
 
     def __len__(self) -> int:
         if not self.shape:

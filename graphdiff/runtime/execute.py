@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import BOOL, DTYPES, FLOAT64, INT64, as_dtype, beyond, clean_bools, of_integers, overflows
-from ..errors import BadValue, DTypeError, GraphdiffError, NoMemory, OutOfBounds, OutOfRange, ShapeError, compose, located_error, show_name
-from ..graph.build import call_of
+from ..errors import BadValue, DTypeError, GraphdiffError, NodeTypeError, NoMemory, OutOfBounds, OutOfRange, ShapeError, compose, located_error, show_name
+from ..graph.build import call_of, holds_nodes
 from ..graph.node import Node, describe
 from ..graph.opdef import as_written, whereabouts
 from ..lower.program import ARENA, CONSTANTS, FIRST, Program
@@ -80,6 +80,10 @@ class Gate:
             if not weak:        # raised by the value's own __array__
                 raise
             raise DTypeError(f"argument {self.name}: cannot make an array of it: {error}") from None
+        except NodeTypeError:                   # of a node in it
+            if not holds_nodes(value):
+                raise
+            raise DTypeError(f"argument {self.name}: a list that holds nodes was given where numbers are needed") from None
         want = self.dtype
         if weak:
             try:
