@@ -202,6 +202,16 @@ def test_claims_of_more_memory_than_there_is_fail_before_a_copy():
         with pytest.raises(MemoryError, match="x"):
             f(huge)
         checked()
+    w = gd.variable(np.zeros(3, np.int32), "w")
+    for dtype in (*gd.dtypes.DTYPES, ">f8", "int16"):
+        huge = np.lib.stride_tricks.as_strided(np.zeros(1, dtype), (2**46,), (0,))
+        for make in (gd.constant, gd.variable, lambda a: x + a, lambda a: gd.concatenate([x, a]), gd.sum, lambda a: gd.grad(gd.sum(x), x, cotangent=a)):
+            with pytest.raises(MemoryError, match=r"(?s)takes \d+ bytes, more than this machine has.*test_gate\.py"):
+                make(huge)
+        if np.dtype(dtype).kind in "iu":
+            with pytest.raises(gd.errors.ShapeError, match="the variable has"):      # before a look at its elements
+                w.value = huge
+        checked(6)
 
 
 # -- out= -------------------------------------------------------------------------------------------------------------------------

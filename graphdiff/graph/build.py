@@ -18,7 +18,7 @@ import numpy as np
 
 from ..dtypes import BOOL, DTYPES, FLOAT64, INT64, as_dtype, clean_bools, weak
 from ..errors import BadValue, DTypeError, GraphdiffError, NodeTypeError, OutOfRange, compose, one_line
-from ..specs import as_shape, check_shape
+from ..specs import as_shape, check_memory, check_shape
 from .node import Node, capture, describe, new_node, raised_by_user, resolve
 from .opdef import OpDef, register
 
@@ -292,7 +292,6 @@ def checked_array(value: Any, what: str) -> np.ndarray[Any, Any]:
     if array.dtype.kind == "O" and array.shape == () and not isinstance(value, np.ndarray):
         raise DTypeError(f"{what}: a value of type {type(value).__name__} is neither a node nor a number nor an array")
     dtype = as_dtype(array.dtype)
-    check_shape(array.shape, dtype)
     check_memory(array.shape, dtype)
     if dtype is BOOL:
         array = clean_bools(array)

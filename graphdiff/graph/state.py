@@ -48,14 +48,14 @@ class Storage:
             raise DTypeError(f"value: cannot store {new.dtype} in a variable of {self.array.dtype}\nhint: cast it with astype")
         if new.dtype.kind == "f" and new.dtype.itemsize > self.array.dtype.itemsize and not weak:
             raise DTypeError(f"value: {new.dtype} into {self.array.dtype} would lose digits\nhint: value.astype({self.array.dtype.name!r})")
+        if new.shape != self.array.shape:
+            raise ShapeError(f"value: shape {list(new.shape)} given, the variable has {list(self.array.shape)}")
         if whole and new.size and not np.can_cast(new.dtype, self.array.dtype, "safe"):
             info = np.iinfo(self.array.dtype)
             if int(new.min()) < info.min or int(new.max()) > info.max:
                 raise DTypeError(f"value: {int(new.min())} to {int(new.max())} given, {self.array.dtype} holds {info.min} to {info.max}")
         if self.array.dtype.kind == "f" and overflows(new, self.array.dtype):
             raise DTypeError(f"value: some elements are beyond what {self.array.dtype} holds")
-        if new.shape != self.array.shape:
-            raise ShapeError(f"value: shape {list(new.shape)} given, the variable has {list(self.array.shape)}")
         self._store(new)
 
     def _store(self, new: Any) -> None:
