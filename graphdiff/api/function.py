@@ -272,17 +272,19 @@ class Function:
         return Plan(self._any_loaded())
 
     def cost(self) -> list[dict[str, Any]]:
-        """FLOPs and bytes of every node in running order, closed form, before anything runs."""
+        """FLOPs and bytes of every node in running order, closed form, before anything runs.
+
+        Bytes are those of a node's operands and its result, as if it ran alone; elements that are only moved count no FLOPs.
+        """
         order = schedule([*self.outputs, *[n for _, n in self.updates]])
         rows = []
         for n in order:
             if n.op.family == "leaf":
                 continue
-            flops = n.op.cost(n) if n.op.cost is not None else n.size
             nbytes = n.size * n.dtype.itemsize
             for x in n.inputs:
                 nbytes = nbytes + x.size * x.dtype.itemsize
-            rows.append({"node": n, "op": n.op.name, "flops": flops, "nbytes": nbytes,
+            rows.append({"node": n, "op": n.op.name, "flops": n.op.flops(n), "nbytes": nbytes,
                          "pass": "reverse" if n.origin is not None else "forward"})
         return rows
 

@@ -206,10 +206,10 @@ def _custom_jvp(ts: Any, node: Node) -> Any:
 
 
 CUSTOM = register(OpDef("custom", "the first operand, with a gradient rule of the user's", _same, lambda y, *xs, rule: y,
-                        attr_names=("rule",), vjp=_custom_vjp, jvp=_custom_jvp, lower=lambda ctx, node: ctx.raw(node.inputs[0])))
+                        attr_names=("rule",), vjp=_custom_vjp, jvp=_custom_jvp, cost=lambda node: 0, lower=lambda ctx, node: ctx.raw(node.inputs[0])))
 BARRIER = register(OpDef("barrier", "x, kept apart from its equals", _same, lambda x, *after, token: x, attr_names=("token",),
                          vjp=lambda g, node, needs: (g, *[None] * (len(node.inputs) - 1)),
-                         jvp=lambda ts, node: ts[0] if ts[0] is not None else zeros_like(node),
+                         jvp=lambda ts, node: ts[0] if ts[0] is not None else zeros_like(node), cost=lambda node: 0,
                          lower=lambda ctx, node: ctx.raw(node.inputs[0])))
 
 
