@@ -8,6 +8,7 @@ Text, degree and depth of an expression are bounded: hostile sizes cost a ShapeE
 """
 from __future__ import annotations
 
+import operator
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
@@ -95,6 +96,10 @@ def _operand_text(size: Size) -> str:
     return size.text if alone and mono[0][0].op not in ("//", "%") else f"({size.text})"
 
 
+_OPERATORS = {"add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "floor_divide": operator.floordiv, "remainder": operator.mod,
+              "divmod": divmod, "divide": operator.truediv, "equal": operator.eq, "not_equal": operator.ne, "less": operator.lt, "less_equal": operator.le,
+              "greater": operator.gt, "greater_equal": operator.ge}     # by the names of NumPy's functions
+
 AS_VALUE = "as a value in the graph, write gd.size(x, axis)"
 
 
@@ -107,7 +112,6 @@ class Dim:
     """
 
     __slots__ = ("hi", "lo", "terms", "text")
-    __array_ufunc__ = None   # np.int64(3) * dim comes to __rmul__
 
     terms: tuple[tuple[Mono, int], ...]   # canonical: highest degree first, then by text; the constant last
     text: str
@@ -141,6 +145,18 @@ class Dim:
         raise AttributeError("a size cannot be changed")
 
     # Arithmetic.
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: object, **options: Any) -> Any:
+        """np.int64(3) * dim is 3 * dim; other functions of NumPy's take numbers."""
+        if any(hasattr(x, "__array_ufunc__") and not isinstance(x, (Dim, np.ndarray, np.generic)) for x in inputs):
+            return NotImplemented                # theirs to say, as a node's
+        way = _OPERATORS.get(ufunc.__name__) if method == "__call__" and not options else None
+        inputs = tuple(x.item() if isinstance(x, (np.ndarray, np.generic)) and x.ndim == 0 else x for x in inputs)
+        if way is None or any(size_or_none(x) is None for x in inputs):
+            if way in (operator.eq, operator.ne):
+                return way is operator.ne
+            raise NodeTypeError(f"np.{ufunc.__name__} takes numbers, not the size {shown(self)}; {AS_VALUE}")
+        return way(*inputs)
 
     def _operand(self, other: object) -> Size | None:
         if isinstance(other, (float, np.floating)):
@@ -189,7 +205,8 @@ class Dim:
     __rmul__ = __mul__
 
     def __pow__(self, power: object) -> Size:
-        if not isinstance(power, int) or isinstance(power, bool):
+        if not isinstance(power, (int, np.integer)) or isinstance(power, bool):
+            self._operand(power)
             return NotImplemented
         if not 0 <= power <= DEGREE_LIMIT:
             raise ShapeError(f"the power of a size is a number from 0 to {DEGREE_LIMIT}")

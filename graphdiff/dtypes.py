@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import DTypeError, OutOfRange, show_name
+from .errors import DTypeError, NotANumber, OutOfRange, ShapeError, show_name
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -84,6 +84,19 @@ def overflows(array: Any, want: DType) -> bool:
         return bool((np.isinf(array.astype(want)) & np.isfinite(array)).any())
 
 
+def of_integers(array: Any, want: DType) -> Any:
+    """What NumPy makes of Python integers beyond int64, objects or uint64, as float64 where a float is wanted; anything else as it is.
+    OutOfRange where they fit into nothing that is wanted."""
+    if array.dtype.kind not in "Ou" or array.dtype.itemsize < 8:
+        return array
+    numbers = array.reshape(-1).tolist()
+    if any(not isinstance(n, (int, float)) for n in numbers) or (want.kind != "f" and any(isinstance(n, float) for n in numbers)):
+        return array
+    for n in numbers:
+        weak(n, want)
+    return array.astype(FLOAT64)
+
+
 def clean_bools(array: Any) -> Any:
     """A bool array whose bytes are 0 and 1: itself, or a copy of one that holds others, as a view of flags is. Kernels compute with
     the bytes, and NumPy takes any but 0 for True."""
@@ -127,18 +140,19 @@ def weak(value: object, dtype: DType) -> DType:
         try:
             float(value)   # beyond float64's range an error; a smaller float type turns it into inf, as in NumPy
         except OverflowError:
-            raise OutOfRange(_beyond(value, FLOAT64)) from None
+            raise OutOfRange(beyond(value, FLOAT64)) from None
         return dtype
     dtype = INT64 if dtype.kind == "b" else dtype
     low, high = _INT_RANGE[dtype]
     if not low <= value <= high:
-        raise OutOfRange(_beyond(value, dtype))
+        raise OutOfRange(beyond(value, dtype))
     return dtype
 
 
-def _beyond(value: int, dtype: DType) -> str:
+def beyond(value: int, dtype: DType) -> str:
+    """What an error says of a Python integer that a dtype cannot hold."""
     shown = value if value.bit_length() <= 128 else f"of {value.bit_length()} bits"
-    low, high = _INT_RANGE.get(dtype, ("-1.8e308", "1.8e308"))
+    low, high = (0, 1) if dtype is BOOL else _INT_RANGE.get(dtype, ("-1.8e308", "1.8e308"))
     return f"Python integer {shown} out of bounds for {dtype.name} ({low} to {high})"
 
 
@@ -197,3 +211,8 @@ def _refusal(x: object, found: DType | None) -> str:
 def is_number(value: Any) -> bool:
     """A real number, Python's or NumPy's, but no bool."""
     return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
+
+
+def outside(value: Any, text: str) -> ShapeError:
+    """The error for a value that is no number of the range it must be in: of another class where it is no number at all."""
+    return (ShapeError if is_number(value) else NotANumber)(text)

@@ -4,9 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from counting import checked
 
 import graphdiff as gd
-from graphdiff.errors import GradientError
+from graphdiff.errors import GradientError, ShapeError
 
 
 def scaled(w):
@@ -168,3 +169,51 @@ def test_functions_that_give_no_node_are_refused_by_name():
     loop.append(x)
     with pytest.raises(gd.errors.NodeTypeError, match="nest more than 50 levels"):
         gd.checkpoint(lambda v: loop)(x)
+
+
+def _line(text):
+    """How an error's message names the line of this file that ends in a mark."""
+    with open(__file__) as source:
+        number = next(i for i, line in enumerate(source, 1) if line.rstrip().endswith(f"# {text}"))
+    return f"\n  at      test_custom_gradient.py:{number} "
+
+
+def test_errors_in_callbacks_are_at_their_own_line():
+    x, w = gd.input("x", (3,)), gd.variable(np.ones(3), "w")
+
+    def unfit(g, out, a):
+        return gd.multiply(g, gd.ones(7))           # unfit
+
+    def loss(g, out, a):
+        return gd.losses.mse(g, gd.ones(8))         # loss
+
+    def asks(g, *rest):
+        return g if gd.sum(g) > 0 else -g           # asks
+
+    def writes(a, *rest):
+        a[0] = 1                                    # writes
+
+    class Strange(gd.nn.Layer):
+        def forward(self, a, training):
+            return a if a[0] > 0 else -a            # layer
+
+    def square(backward):
+        return gd.custom_gradient(lambda a: a * a, backward)
+
+    for mark, error, call in [
+            ("unfit", ShapeError, lambda: gd.grad(gd.sum(square(unfit)(x)), x)),
+            ("unfit", ShapeError, lambda: gd.jvp(square(unfit)(x), x, x)),
+            ("loss", ShapeError, lambda: gd.hessian(gd.sum(square(loss)(x)), x)),
+            ("asks", TypeError, lambda: gd.grad(gd.sum(square(asks)(x)), x)),
+            ("writes", TypeError, lambda: gd.grad(gd.sum(square(writes)(x)), x)),
+            ("asks", TypeError, lambda: gd.custom_gradient(asks, lambda g, out, a: g)(x)),
+            ("writes", TypeError, lambda: gd.checkpoint(writes)(x)),
+            ("layer", TypeError, lambda: Strange()(x)),
+            ("asks", TypeError, lambda: gd.optim.Adam(asks).updates(gd.sum(w), [w]))]:
+        with pytest.raises(error) as info:
+            call()
+        assert _line(mark) in str(info.value) and str(info.value).count("\n  at ") == 1
+        checked(2)
+    # What backward makes belongs to the line of the node it differentiates, as all adjoints do.
+    y = square(lambda g, out, a: 2 * a * g)(x)
+    assert gd.grad(gd.sum(y), x).site.line == y.site.line

@@ -17,6 +17,7 @@ TREE = {
     "FormatError": (ValueError,), "DTypeError": (TypeError,), "NodeTypeError": (TypeError,),
     "OutOfBounds": (IndexError,), "OutOfRange": (OverflowError,), "BadValue": (ValueError,), "NoMemory": (MemoryError,),
     "AxisError": (ValueError, IndexError, errors.ShapeError, errors.OutOfBounds),
+    "NotANumber": (ValueError, TypeError, errors.ShapeError, errors.NodeTypeError),
     "NoValue": (TypeError, AttributeError), "NoRow": (KeyError,),
 }
 
@@ -37,6 +38,11 @@ def test_exception_pickles(name):
     error = getattr(errors, name)(compose("what", hint="do"))
     for twin in (pickle.loads(pickle.dumps(error)), copy.deepcopy(error)):
         assert type(twin) is type(error) and str(twin) == str(error) == "what\n  hint    do"
+
+
+def test_columns_of_wide_characters_and_accents_line_up():
+    text = compose("f", rows=[("left", ("画像", "a")), ("right", ("e\u0301", "b")), ("x", ("abc", "c"))])
+    assert text.split("\n")[1:] == ["  left    画像   a", "  right   e\u0301      b", "  x       abc    c"]
 
 
 def test_compose_is_the_layout_of_the_design():

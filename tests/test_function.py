@@ -564,6 +564,21 @@ def test_program_plan_cost_profile():
     same_bits(f(*arrays), f(*arrays))
 
 
+def test_cost_counts_what_is_computed():
+    """Elements that are only moved are no FLOPs; what is added to an array counts, not the array; attention's scores have a softmax."""
+    x, w, i, q = gd.input("x", (3, 4)), gd.input("w", ("n", 4)), gd.input("i", (2,), "int64"), gd.input("q", (2, 5, 4))
+    moved = [x.reshape(12), x.T, x[1:], gd.broadcast_to(x, (2, 3, 4)), gd.concatenate([x, x]), x[i], x.at[i].set(1.0), gd.diagonal(x), gd.pad(x, 1),
+             gd.take_along_axis(x, gd.argmax(x, axis=1, keepdims=True), 1), gd.checkpoint(lambda a: a.T)(x)]
+    for y in moved:
+        rows = gd.function([x, w, i], y).cost()
+        assert sum(r["flops"] for r in rows if r["op"] not in ("argmax", "argmin")) == 0 and all(r["nbytes"] > 0 for r in rows)
+    for y, flops in ((x.at[i].add(gd.stack([x[0], x[0]])), 8), (gd.segment_sum(x[:2], np.array([0, 1]), 100), 8), (x.at[1:].add(x[1:]), 8),
+                     (gd.segment_max(x[:2], np.array([0, 1]), 100), 8), (gd.exp(x.T), 12), (gd.attention(q, q, q), 2 * 2 * 5 * 5 * 8 + 5 * 2 * 5 * 5)):
+        assert sum(r["flops"] for r in gd.function([x, i, q], y).cost()) == flops
+    assert str([r["flops"] for r in gd.function([w], gd.exp(w.T)).cost()]) == "[0, n*4]"
+    checked(len(moved) + 7)
+
+
 def test_evaluate():
     ins, outs, want = survey()
     assert float(gd.evaluate(outs[0], {ins[0]: 2.0, ins[1]: 5.0})) == want[0]

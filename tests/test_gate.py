@@ -202,6 +202,16 @@ def test_claims_of_more_memory_than_there_is_fail_before_a_copy():
         with pytest.raises(MemoryError, match="x"):
             f(huge)
         checked()
+    w = gd.variable(np.zeros(3, np.int32), "w")
+    for dtype in (*gd.dtypes.DTYPES, ">f8", "int16"):
+        huge = np.lib.stride_tricks.as_strided(np.zeros(1, dtype), (2**46,), (0,))
+        for make in (gd.constant, gd.variable, lambda a: x + a, lambda a: gd.concatenate([x, a]), gd.sum, lambda a: gd.grad(gd.sum(x), x, cotangent=a)):
+            with pytest.raises(MemoryError, match=r"(?s)takes \d+ bytes, more than this machine has.*test_gate\.py"):
+                make(huge)
+        if np.dtype(dtype).kind in "iu":
+            with pytest.raises(gd.errors.ShapeError, match="the variable has"):      # before a look at its elements
+                w.value = huge
+        checked(6)
 
 
 # -- out= -------------------------------------------------------------------------------------------------------------------------
@@ -493,6 +503,47 @@ def test_python_numbers_that_a_float_does_not_hold_are_named(dtype):
     v.value = [np.inf, 3]
     assert f([float("inf"), 6e4])[0] == np.inf and v.value[1] == 3 and gd.function([y := gd.input("y")], y + 1)(1e300) == 1e300
     checked(2)
+
+
+@pytest.mark.parametrize("value", [2**70, -2**70, 2**63, 2**64 - 1, [2**70, 1, -3], [2**70, 1.5, -3], [[2**63], [2**64]]])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_python_integers_beyond_int64_are_floats_where_floats_are_wanted(value, dtype):
+    want = np.array(value, "float64").astype(dtype)
+    x, w = gd.input("x", want.shape, dtype), gd.variable(np.zeros(want.shape, dtype), "w")
+    f = gd.function([x], x + 0)
+    w.value = value
+    got = [f(value), f(x=value), gd.evaluate(x + 0, {x: value}), gd.trace(gd.sum(x), at={x: value}).rows[0].value, w.value]
+    if want.shape == ():
+        got += [f.bind(value)(), gd.evaluate(x + value, {x: 0})]
+    for a in got:
+        assert a.dtype == dtype and np.array_equal(a, want)
+    checked(len(got))
+
+
+@pytest.mark.parametrize(("dtype", "value", "message"), [
+    ("uint8", 300, "Python integer 300 out of bounds for uint8 (0 to 255)"), ("uint8", [7, -1], "Python integer -1 out of bounds for uint8 (0 to 255)"),
+    ("int32", 2**40, "Python integer 1099511627776 out of bounds for int32"), ("int64", 2**63, "Python integer 9223372036854775808 out of"),
+    ("int64", [2**70, 1], "Python integer 1180591620717411303424 out of"), ("bool", 2, "Python integer 2 out of bounds for bool (0 to 1)"),
+    ("float64", 10**400, "Python integer of 1329 bits out of bounds for float64"), ("float32", 1e300, "1e+300 is beyond what float32 holds"),
+    ("float16", [1, 1e5], "100000.0 is beyond what float16 holds"), ("float16", 2**70, "1.1805916207174113e+21 is beyond what float16 holds"),
+    ("uint8", 1.5, "float64 given, uint8 wanted\n  hint    np.asarray(value).astype('uint8') if"), ("int64", [2**70, 1.5], "object given, int64 wanted"),
+    ("float32", np.ones(2), "float64 given, float32 wanted\n  hint    array.astype('float32') if"),
+])
+def test_numbers_that_do_not_fit_are_told_as_numbers(dtype, value, message):
+    x = gd.input("x", np.shape(value), dtype)
+    with pytest.raises(DTypeError) as info:
+        gd.function([x], x)(value)
+    assert str(info.value).startswith(f"argument x: {message}") and ("hint" in str(info.value)) == ("hint" in message)
+    with pytest.raises(DTypeError) as info:
+        gd.evaluate(x, {x: value})
+    if type(value) is int and abs(value) >= 2**63:
+        w = gd.variable(np.zeros((), dtype), "w")
+        with pytest.raises(DTypeError, match=r"(?s)^w: value: .*test_gate\.py"):
+            w.value = value
+    lines = str(info.value).split("\n")
+    assert lines[0].startswith(f"evaluate: argument x: {message.partition(chr(10))[0]}") and lines[1].startswith("  at      test_gate.py")
+    assert [line[:8] for line in lines[2:]] == ["  hint  "] * ("hint" in message)
+    checked(4)
 
 
 def test_subclasses_are_bound_as_they_are(tmp_path):

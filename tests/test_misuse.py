@@ -70,6 +70,100 @@ def test_a_wrong_label_is_named_with_its_sample():
     checked(5)
 
 
+@pytest.mark.parametrize("build", [
+    gd.losses.nll, lambda d, t: gd.losses.cross_entropy(d, t, axis=1), lambda d, t: gd.segment_sum(d, t, 3), lambda d, t: gd.segment_mean(d, t, 3),
+    lambda d, t: gd.segment_max(d, t, 3), lambda d, t: gd.nn.Embedding(3, 2)(t), lambda d, t: d.T[t], lambda d, t: d.T[t.astype("int32")],
+    lambda d, t: gd.grad(gd.sum(d.T[t] ** 2), d), lambda d, t: gd.nn.GraphLayer(3, 2, dtype="float64")(d, t, np.array([0, 1]))[1],
+    lambda d, t: d.T.at[t].add(1.0), lambda d, t: d[t - t, t]], ids=range(12))
+def test_an_index_out_of_bounds_names_the_array_the_user_gave(build):
+    d, t = gd.input("scores", (2, 3)), gd.input("answers", (2,), "int64")
+    y = build(d, t)
+    at = {d: np.ones((2, 3)), t: [1, 3]}
+    for call in (lambda: gd.evaluate(y, at), lambda: gd.trace(y, at=at), lambda: gd.function([d, t], y)(*at.values())):
+        with pytest.raises(OutOfBounds, match=r"(?m)^  indices  answers +int(64|32)\[2\]") as info:
+            call()
+        assert "where" not in str(info.value) and "reshape" not in str(info.value)
+        assert len(re.findall(r"(?m)^  at ", str(info.value))) == 1
+        checked(3)
+
+
+@pytest.mark.parametrize(("shape", "axis", "index", "fits"), [
+    ((3, 0), 0, [0, 9], False), ((3, 0), 0, [0, -4], False), ((3, 0), 0, [2, -3], True), ((0, 3), 1, [9], False), ((0, 3), 1, [-3, 2], True),
+    ((0, 0), 0, [0], False), ((0, 0), 1, [0], False), ((2, 3, 0), 1, [3], False), ((3, 0), 0, [], True)])
+def test_indices_are_looked_at_where_there_is_nothing_to_take(shape, axis, index, fits):
+    a, at = np.zeros(shape), np.array(index, np.int64)
+    place = (slice(None),) * axis
+    for sizes in (shape, tuple("abc"[:len(shape)])):
+        x, i = gd.input("x", sizes), gd.input("i", at.shape, "int64")
+        for y in (x[(*place, i)], gd.take(x, i, axis=axis)):
+            for passes in (None, ()):
+                f = gd.function([x, i], y, passes=passes)
+                if fits:
+                    assert f(a, at).shape == a[(*place, at)].shape
+                else:
+                    with pytest.raises(OutOfBounds, match=rf"is out of bounds for axis {axis} with size {shape[axis]}"):
+                        f(a, at)
+                    with pytest.raises(IndexError):
+                        a[(*place, at)]
+                checked(1)
+
+
+def test_a_missing_value_has_one_place():
+    x, q = gd.input("x"), gd.input("q")
+    for call in (lambda: gd.evaluate(x * q, {x: 1.0}), lambda: gd.trace(x * q, at={x: 1.0}), lambda: gd.evaluate(x * q, {x: 1.0, q: "a"})):
+        with pytest.raises(TypeError) as info:
+            call()
+        assert len(re.findall(r"(?m)^  at ", str(info.value))) == 1 and "  operand" not in str(info.value)
+        checked(2)
+
+
+N = gd.input("x", ("b",)).shape[0]
+
+
+@pytest.mark.parametrize("call", [
+    lambda: np.sqrt(N), lambda: 1 / N**0.5, lambda: np.ones(2) * N, lambda: N - np.arange(3), lambda: np.maximum(N, 3), lambda: np.add.reduce(N),
+    lambda: np.float32(2) * N, lambda: gd.constant(N), lambda: gd.constant([N, 1]), lambda: gd.variable(N), lambda: gd.add(gd.input("y", (2,)), [N, N])],
+    ids=range(11))
+def test_a_named_size_where_numbers_are_needed_is_told_to_be_one(call):
+    with pytest.raises(NodeTypeError, match=r"the size b\b.*as a value in the graph, write gd\.size\(x, axis\)"):
+        call()
+    checked(1)
+
+
+def test_numpys_integers_compute_with_named_sizes():
+    assert str([np.int64(3) * N, np.uint8(2) - N, np.int32(7) // N, N ** np.int64(2), np.array(3) + N]) == "[b*3, 2 - b, 7//b, b**2, b + 3]"
+    assert np.int64(-1) < N and (np.int64(3) == N) is False and (np.ones(2) != N) is True
+    s = gd.input("s")
+    assert [y.op.name for y in (np.add(N, s), np.multiply(s, N), N * s)] == ["add", "multiply", "multiply"]
+    checked(3)
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda x, f: np.array([x, x]), r"or gd\.stack\(\[node, \.\.\.\]\) for a list of nodes"),
+    (lambda x, f: gd.constant([x[0], x[1]]), r"(?s)^constant: .*a list that holds nodes.*hint    gd\.stack"),
+    (lambda x, f: f([x[0], x[1]]), "^argument x: a list that holds nodes was given"),
+    (lambda x, f: gd.vecdot(gd.input("a", (5, 4)), gd.input("b", (6, 4))), r"^vecdot: shapes \[5\] and \[6\] do not broadcast"),
+    (lambda x, f: gd.vecdot(gd.input("a", (4, 2, 5)), gd.input("b", (4, 3, 6)), axis=0), r"^vecdot: shapes \[2, 5\] and \[3, 6\] do not broadcast"),
+    (lambda x, f: f(out=np.ones(2)), r"(?s)^function takes 1 arguments \(x\), 0 given; missing: x$"),
+    (lambda x, f: gd.function([gd.input("out")], gd.constant(1.0))(out=3.0), r"missing: out\n  hint    out= takes arrays for the results: an"),
+    (lambda x, f: gd.function([gd.input("out")], gd.constant(1.0)).bind(out=3.0), r"(?s)missing: out\n  hint    out= takes arrays"),
+], ids=range(8))
+def test_messages_name_what_the_user_gave(call, message):
+    x = gd.input("x", (2,))
+    with pytest.raises(GraphdiffError, match=message):
+        call(x, gd.function([x], x))
+    checked(1)
+
+
+def test_hints_about_a_dtype_are_given_where_a_dtype_was():
+    for make in (gd.variable, gd.constant):
+        for name, hint in ((3, False), ([1], False), (np.float32, True), (np.dtype("f4"), True), (float, True), ("float32", True)):
+            with pytest.raises(NodeTypeError) as info:
+                make([1, 2], name)
+            assert ("array of th" in str(info.value)) == hint
+            checked(1)
+
+
 def test_a_segment_does_not_count_from_the_end():
     x, i = gd.input("x", (3, 2)), gd.input("i", (3,), "int64")
     for f in (gd.segment_sum, gd.segment_mean, gd.segment_max):

@@ -355,6 +355,43 @@ def test_numbers_may_be_numpys_and_eps_is_checked():
         optim.Adam().updates(gd.sum(layer.w), layer)
 
 
+@pytest.mark.parametrize(("call", "kind", "message"), [
+    (lambda w: optim.Adam("fast"), NodeTypeError, "^Adam: learning_rate is a number, .* not 'fast'"),
+    (lambda w: optim.AdamW(-1.0), ShapeError, "^AdamW: learning_rate"),
+    (lambda w: optim.Momentum(0.1, "a"), NodeTypeError, "^Momentum: momentum is a number"),
+    (lambda w: optim.Momentum(0.1, nesterov=True), NodeTypeError, "^Momentum: there is no option 'nesterov'"),
+    (lambda w: optim.RMSprop(clip_norm="a"), NodeTypeError, "^RMSprop: clip_norm"),
+    (lambda w: S.cosine("a", 10), NodeTypeError, "^cosine: rate is a finite number"),
+    (lambda w: S.linear(0.1, 0), ShapeError, "^linear: .*steps is a whole number"),
+    (lambda w: S.piecewise([0.1], [3]), ShapeError, "^piecewise: needs ascending"),
+    (lambda w: optim.Adam().updates(gd.sum(w), []), ShapeError, "^updates: there are no parameters"),
+    (lambda w: optim.Adam().updates(gd.sum(w), [gd.input("x")]), NodeTypeError, "^updates: a parameter is a variable"),
+    (lambda w: optim.Adam().updates(gd.sum(w), [{"parameters": [w], "weight_decay": "a"}]), NodeTypeError, "^updates: weight_decay"),
+    (lambda w: optim.Adam().updates(3.0, [w]), NodeTypeError, "^updates: the loss is a node, not float"),
+    (lambda w: optim.Adam().load_state({}), FormatError, "^load_state: this state belongs to other"),
+    (lambda w: gd.nn.Dropout("a"), NodeTypeError, "^dropout: p is a number from 0 to 1"),
+])
+def test_errors_of_optimisers_name_the_line_and_tell_kinds_from_ranges(call, kind, message):
+    w = gd.variable(np.ones(3), "weight")
+    with pytest.raises(kind, match=rf"(?s){message}.*\n  at +test_optim\.py:\d+") as info:
+        call(w)
+    assert isinstance(info.value, TypeError) == (kind is NodeTypeError)
+    checked(2)
+
+
+def test_hints_of_updates_can_be_followed():
+    w, v = gd.variable(np.ones(3), "weight"), gd.variable(np.ones(3), "other")
+    with pytest.raises(GradientError, match=r"(?s)^updates: 'sum' does not depend on 'other'.*\n  hint +leave it out of the parameters$"):
+        optim.Adam().updates(gd.sum(w), [w, v])
+    with pytest.raises(GradientError, match=r"(?s)^updates: no derivative flows .*\n  hint +leave it out of the parameters$"):
+        optim.Adam().updates(gd.sum(gd.stop_gradient(w)), [w])
+    with pytest.raises(GradientError, match=r"(?s)^updates: the loss has shape \[3\], one number is needed.*test_optim.*\n  hint +gd\.mean\(loss\)"):
+        optim.Adam().updates(w * w, [w])
+    with pytest.raises(GradientError, match=r"(?s)^grad: 'sum' does not depend on 'other'.*\n  hint +unconnected="):
+        gd.grad(gd.sum(w), v)
+    checked(4)
+
+
 def test_given_gradients_belong_to_their_parameters():
     w = gd.variable(np.ones(3), "weight")
     with pytest.raises(GradientError, match="weight has no gradient"):

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DTypeError, NodeTypeError, ShapeError, compose, located_error, show_name
-from ..graph.build import public
+from ..errors import DTypeError, GraphdiffError, NodeTypeError, ShapeError, compose, located_error, show_name
+from ..graph.build import located, public
 from ..graph.locks import renewed
 from ..graph.node import Node
 from ..graph.walk import toposort
@@ -210,7 +210,10 @@ class Function:
         missing = [i for i in range(len(names)) if i not in values]
         if missing:
             text = ", ".join(self._gates[i].name for i in missing)
-            raise NodeTypeError(f"function takes {len(names)} arguments ({self._names()}), {len(values)} given; missing: {text}")
+            hint = ""
+            if self._place_of.get("out") in missing:
+                hint = "\n  hint    out= takes arrays for the results: an input of that name is given by its place"
+            raise NodeTypeError(f"function takes {len(names)} arguments ({self._names()}), {len(values)} given; missing: {text}{hint}")
         return tuple(values[i] for i in range(len(names)))
 
     def _names(self) -> str:
@@ -246,7 +249,7 @@ class Function:
             if a.shape != shape:
                 raise g.wrong_shape(a.shape)
             if loaded.is_state(a):
-                raise ShapeError(f"argument {g.name}: it is the memory of a variable that this function updates\nhint: bind a copy of it")
+                raise ShapeError(f"argument {g.name}: it is the memory of a variable that this function updates\n  hint    bind a copy of it")
         return Bound(self, loaded, arrays, out)
 
     # -- looking ---------------------------------------------------------------------------------------------------
@@ -269,17 +272,19 @@ class Function:
         return Plan(self._any_loaded())
 
     def cost(self) -> list[dict[str, Any]]:
-        """FLOPs and bytes of every node in running order, closed form, before anything runs."""
+        """FLOPs and bytes of every node in running order, closed form, before anything runs.
+
+        Bytes are those of a node's operands and its result, as if it ran alone; elements that are only moved count no FLOPs.
+        """
         order = schedule([*self.outputs, *[n for _, n in self.updates]])
         rows = []
         for n in order:
             if n.op.family == "leaf":
                 continue
-            flops = n.op.cost(n) if n.op.cost is not None else n.size
             nbytes = n.size * n.dtype.itemsize
             for x in n.inputs:
                 nbytes = nbytes + x.size * x.dtype.itemsize
-            rows.append({"node": n, "op": n.op.name, "flops": flops, "nbytes": nbytes,
+            rows.append({"node": n, "op": n.op.name, "flops": n.op.flops(n), "nbytes": nbytes,
                          "pass": "reverse" if n.origin is not None else "forward"})
         return rows
 
@@ -448,6 +453,9 @@ def evaluate(outputs: Any, at: Mapping[Node, Any] | None = None) -> Any:
     at = {} if at is None else at
     if not isinstance(at, Mapping):
         raise NodeTypeError(f"values are given as a dict {{input: array}}, not as {type(at).__name__}")
-    return Function(list(at), outputs, None, 1, None, evaluates=True)(*at.values())
+    try:
+        return Function(list(at), outputs, None, 1, None, evaluates=True)(*at.values())
+    except GraphdiffError as error:
+        raise located(error, "evaluate") from None       # the outputs are no operands of what failed
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from ..diff.forward import jvp, push, transposed_twice
 from ..diff.reverse import grad
 from ..errors import GradientError, NodeTypeError, ShapeError, compose, located_error
-from ..graph.build import INPUT, as_node, holds_nodes, make, make_constant, public
+from ..graph.build import INPUT, as_node, calling_back, holds_nodes, make, make_constant, public
 from ..graph.node import Node, describe, new_node, next_serial
 from ..graph.opdef import OpDef, register
 from ..graph.text import copy_node
@@ -140,7 +140,11 @@ def _custom_vjp(g: Node, node: Node, needs: Any) -> Any:
     for x, need in zip(node.inputs[1 + rule.n:], needs[1 + rule.n:], strict=True):
         if need:
             raise _forgotten(rule, x, node)
-    parts = rule.backward(g, node, *xs)
+    if rule.transparent:
+        parts = rule.backward(g, node, *xs)
+    else:
+        with calling_back():
+            parts = rule.backward(g, node, *xs)
     if isinstance(parts, Node) or not isinstance(parts, (list, tuple)):
         parts = (parts,)
     if len(parts) != len(xs):
@@ -202,10 +206,10 @@ def _custom_jvp(ts: Any, node: Node) -> Any:
 
 
 CUSTOM = register(OpDef("custom", "the first operand, with a gradient rule of the user's", _same, lambda y, *xs, rule: y,
-                        attr_names=("rule",), vjp=_custom_vjp, jvp=_custom_jvp, lower=lambda ctx, node: ctx.raw(node.inputs[0])))
+                        attr_names=("rule",), vjp=_custom_vjp, jvp=_custom_jvp, cost=lambda node: 0, lower=lambda ctx, node: ctx.raw(node.inputs[0])))
 BARRIER = register(OpDef("barrier", "x, kept apart from its equals", _same, lambda x, *after, token: x, attr_names=("token",),
                          vjp=lambda g, node, needs: (g, *[None] * (len(node.inputs) - 1)),
-                         jvp=lambda ts, node: ts[0] if ts[0] is not None else zeros_like(node),
+                         jvp=lambda ts, node: ts[0] if ts[0] is not None else zeros_like(node), cost=lambda node: 0,
                          lower=lambda ctx, node: ctx.raw(node.inputs[0])))
 
 

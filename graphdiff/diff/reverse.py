@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import GradientError, NodeTypeError, ShapeError, compose, show_name
+from ..errors import GradientError, NodeTypeError, ShapeError, compose, located_error, show_name
 from ..graph.build import CONTEXT, VARIABLE, as_node, make, public, scalar
 from ..graph.node import Node, Origin, describe
 from ..graph.opdef import MINUS_ONE, ONE, ZERO
@@ -46,20 +46,20 @@ def grad(y: Any, wrt: Any, *, cotangent: Any = None, unconnected: str = "raise")
             raise NodeTypeError(f"can differentiate with respect to nodes only, not {type(t).__name__}")
         _check_float(t, "with respect to ")
     _check_float(y, "")
+    results = gradients_of(y, targets, "grad", 'unconnected="zero" gives zeros instead' if unconnected == "raise" else None, cotangent)
+    return results[0] if single else results
+
+
+def gradients_of(y: Node, targets: list[Node], caller: str, hint: str | None, cotangent: Any = None) -> list[Node]:
+    """The gradient of y with respect to each target. hint: what to do where y does not depend on one, a GradientError; None: zeros then."""
     adjoints = _adjoints(y, targets, cotangent)
     results = []
     for t in targets:
         a = adjoints.get(id(t))
-        if a is None:
-            if unconnected == "raise":
-                error = GradientError(_why_unconnected(y, t))
-                error.located = True      # type: ignore[attr-defined]
-                raise error
-            a = zeros_like(t)
-        elif a is ZERO:
-            a = zeros_like(t)
-        results.append(a)
-    return results[0] if single else results
+        if a is None and hint is not None:
+            raise located_error(GradientError(_why_unconnected(y, t, caller, hint)))
+        results.append(zeros_like(t) if a is None or a is ZERO else a)
+    return results
 
 
 def _adjoints(y: Node, targets: list[Node], cotangent: Any) -> dict[int, Any]:
@@ -228,7 +228,7 @@ def times(g: Node, p: Node, product: Any = zmul) -> Node:
     return product(g, p)
 
 
-def _why_unconnected(y: Node, target: Node) -> str:
+def _why_unconnected(y: Node, target: Node, caller: str, hint: str) -> str:
     """The message for a target without a gradient, with the node that cuts every path if there is a path at all."""
     order = toposort([y])
     depends = {id(target)}
@@ -248,14 +248,14 @@ def _why_unconnected(y: Node, target: Node) -> str:
     path = target._attrs[0].path if target.op is VARIABLE else ""
     name = f"{target.label!r} ({show_name(path, 200)})" if path and path != target.name else repr(target.label)
     if id(y) not in depends:
-        return compose(f"grad: {y.label!r} does not depend on {name}",
+        return compose(f"{caller}: {y.label!r} does not depend on {name}",
                        rows=[("of", describe(y)), ("wrt", describe(target))],
-                       at=None if site is None else (str(site), site.source), hint='unconnected="zero" gives zeros instead')
+                       at=None if site is None else (str(site), site.source), hint=hint)
     assert cutter is not None
     at = cutter.site
     reason = cutter.op.cuts or "its result is an integer or a bool"
-    return compose(f"grad: no derivative flows from {y.label!r} to {name}: {cutter.op.name} cuts the path ({reason})",
+    return compose(f"{caller}: no derivative flows from {y.label!r} to {name}: {cutter.op.name} cuts the path ({reason})",
                    at=None if at is None else (str(at), at.source), rows=[("wrt", describe(target)), ("cut by", describe(cutter))],
-                   hint='unconnected="zero" gives zeros instead')
+                   hint=hint)
 
 

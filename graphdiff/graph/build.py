@@ -18,8 +18,8 @@ import numpy as np
 
 from ..dtypes import BOOL, DTYPES, FLOAT64, INT64, as_dtype, clean_bools, weak
 from ..errors import BadValue, DTypeError, GraphdiffError, NodeTypeError, OutOfRange, compose, one_line
-from ..specs import as_shape, check_shape
-from .node import Node, capture, describe, new_node
+from ..specs import as_shape, check_memory, check_shape
+from .node import Node, capture, describe, new_node, raised_by_user, resolve
 from .opdef import OpDef, register
 
 P = ParamSpec("P")
@@ -36,9 +36,20 @@ class _Context(threading.local):
     """
 
     now: tuple[Any, Any, str] = (None, None, "")
+    calling_back = False        # a function of the user's builds nodes for differentiation: their place is set, that of an error is its own line
 
 
 CONTEXT = _Context()
+
+
+@contextmanager
+def calling_back() -> Iterator[None]:
+    """Errors of nodes made inside are at the line that makes them, whatever place the nodes have."""
+    before, CONTEXT.calling_back = CONTEXT.calling_back, True
+    try:
+        yield
+    finally:
+        CONTEXT.calling_back = before
 
 
 @contextmanager
@@ -75,12 +86,17 @@ def located(error: Any, what: str, inputs: tuple[Any, ...] = ()) -> Any:
     """The same error with the op's name, the user's line and the operands; an already located one is left alone."""
     if getattr(error, "located", False):
         return error
-    from .node import _resolve
-    site = CONTEXT.now[0]
-    site = _resolve(capture() if site is None else site)
+    raw = raised_by_user(error)
+    if raw is not None:                             # in a callback: what called it has other operands
+        inputs = ()
+    elif CONTEXT.now[0] is None or CONTEXT.calling_back:
+        raw = capture()
+    else:
+        raw = CONTEXT.now[0]
+    site = resolve(raw)
     nodes = [x for x in inputs if isinstance(x, Node)]
     labels = ("left", "right") if len(nodes) == 2 else tuple(f"operand {i}" for i in range(len(nodes))) if len(nodes) > 2 else ("operand",)
-    fact, _, hint = str(error).partition("\nhint: ")
+    fact, _, hint = str(error).replace("\n  hint    ", "\nhint: ").partition("\nhint: ")
     fact = "\n".join([one_line(line, FACT_LIMIT) for line in fact.split("\n")])      # it may quote an argument of any length
     fact = fact if fact.startswith(f"{what}: ") else f"{what}: {fact}"
     call = "" if site is None else site.call        # the user called that, and it called `what`
@@ -156,6 +172,17 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
     return wrapper
 
 
+def placed(init: Callable[..., None], name: Callable[[str], str] = str) -> Callable[..., None]:
+    """An __init__ whose errors of ours name the class and the line that makes one of it."""
+    @wraps(init)
+    def __init__(self: Any, *args: Any, **options: Any) -> None:
+        try:
+            init(self, *args, **options)
+        except GraphdiffError as error:
+            raise located(error, name(type(self).__name__)) from None
+    return __init__
+
+
 def _leaf(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
     raise AssertionError("leaves are not made through infer")
 
@@ -224,7 +251,8 @@ VARIABLE = register(OpDef("variable", "an array that persists between calls", _l
 def check_name(name: Any) -> None:
     """A node's name: text, and not that of a dtype, which gd.input takes in this place."""
     if name is not None and not isinstance(name, str):
-        raise NodeTypeError(f"a name is a str, not {type(name).__name__}\nhint: give an array of the dtype")
+        hint = "\nhint: give an array of the dtype" if isinstance(name, (type, np.dtype)) else ""
+        raise NodeTypeError(f"a name is a str, not {type(name).__name__}{hint}")
     if name is not None and name in [d.name for d in DTYPES]:
         raise NodeTypeError(f"{name!r} stands where the name is\nhint: give an array of that dtype: np.array(value, {name!r})")
 
@@ -256,17 +284,31 @@ def checked_array(value: Any, what: str) -> np.ndarray[Any, Any]:
         array = np.asarray(value)
     except (ValueError, OverflowError) as error:
         raise DTypeError(f"{what}: cannot make an array of a {type(value).__name__}: {error}") from None
-    if array.dtype.kind == "O" and holds_nodes(value):
-        raise NodeTypeError(f"{what}: a list that holds nodes is not an array\nhint: gd.stack([...]) joins nodes")
-    if array.dtype.kind == "O" and isinstance(value, int):
-        weak(value, INT64)
+    except NodeTypeError:                   # of a node in it
+        if not holds_nodes(value):
+            raise
+        array = np.asarray(None)
+    if array.dtype.kind == "O":
+        _check_objects(value, array, what)
     if array.dtype.kind == "O" and array.shape == () and not isinstance(value, np.ndarray):
         raise DTypeError(f"{what}: a value of type {type(value).__name__} is neither a node nor a number nor an array")
     dtype = as_dtype(array.dtype)
-    check_shape(array.shape, dtype)
+    check_memory(array.shape, dtype)
     if dtype is BOOL:
         array = clean_bools(array)
     return np.array(array, dtype, order="C", copy=True, subok=False)
+
+
+def _check_objects(value: Any, array: Any, what: str) -> None:
+    """Raise for what is known among things that are no numbers."""
+    from ..dims import AS_VALUE, Dim
+    if holds_nodes(value):
+        raise NodeTypeError(f"{what}: a list that holds nodes is not an array\nhint: gd.stack([...]) joins nodes")
+    if isinstance(value, int):
+        weak(value, INT64)
+    sizes = [v for v in array.reshape(-1)[:1000] if isinstance(v, Dim)]
+    if sizes:
+        raise NodeTypeError(f"{what}: the size {sizes[0]} is known only when a function runs; {AS_VALUE}")
 
 
 def holds_nodes(value: Any) -> bool:

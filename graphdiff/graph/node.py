@@ -80,6 +80,17 @@ def capture() -> Any:
     return None
 
 
+def raised_by_user(error: BaseException) -> Any:
+    """As `capture`, of the innermost line of the user's that an error came through on its way to where it was caught: in a callback, which used
+    a node as if it were a number; None where there is none."""
+    found, step = None, error.__traceback__
+    while step is not None:
+        if _public_name(step.tb_frame.f_code) is False:
+            found = step.tb_frame.f_code, step.tb_lasti, ""
+        step = step.tb_next
+    return found
+
+
 def _public_name(code: CodeType) -> str | bool:
     if not code.co_filename.startswith(_PACKAGE):
         # NumPy's own Python code, as np.ones(3).clip(node), stands between the user's line and ours.
@@ -93,7 +104,8 @@ def known_as(function: Any, name: str) -> None:
     _inside[function.__code__] = name
 
 
-def _resolve(raw: Any) -> Site | None:
+def resolve(raw: Any) -> Site | None:
+    """The Site of what `capture` gave."""
     if raw is None or type(raw) is Site:
         return raw
     code, lasti, call = raw
@@ -209,7 +221,7 @@ class Node(_Fields):
     @property
     def site(self) -> Site | None:
         """File, line and function of the user's code that made this node."""
-        site = _resolve(self._site)
+        site = resolve(self._site)
         object.__setattr__(self, "_site", site)
         return site
 
@@ -294,7 +306,7 @@ class Node(_Fields):
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         raise NodeTypeError(self._misuse("cannot become an array before a function runs", "gd.evaluate(node, {input: value}), "
-                                         "or gd.function(inputs, node),"))
+                                         "gd.function(inputs, node), or gd.stack([node, ...]) for a list of nodes,"))
 
     def __len__(self) -> int:
         if not self.shape:

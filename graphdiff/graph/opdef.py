@@ -70,13 +70,19 @@ class OpDef:
     jvp: Callable[..., Any] | None = None         # jvp(tangents, node) -> node, when neither partials nor linear serve
 
     lower: Callable[..., Any] | str = "map"       # "map": the elementwise kernel of the same name; else lower(ctx, node)
-    cost: Callable[..., Any] | None = None        # cost(node) -> FLOPs; None: one per output element
+    cost: Callable[..., Any] | None = None        # cost(node) -> FLOPs; None: one per output element, none of ops that move elements
     symbol: str = ""                              # label in pictures, when shorter than the name
     latex: str = ""                               # the same for LaTeX, with {0}, {1} for operands
     domain: tuple[tuple[float, float], ...] = ()  # where tests sample each float operand; default (-2, 2)
     analytic: Callable[..., Any] | None = None    # the reference continued to complex numbers, when NumPy's is not
     ulp: float = 2.0                              # promised accuracy of the elementwise kernel
     source: str = ""                              # where the formula comes from, when it is not plain calculus
+
+    def flops(self, node: Any) -> Any:
+        """FLOPs of a node of this op, closed form: an int, or a Dim where sizes are named."""
+        if self.cost is not None:
+            return self.cost(node)
+        return 0 if self.family in ("movement", "indexing") else node.size
 
     def __str__(self) -> str:
         return self.name

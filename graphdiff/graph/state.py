@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import as_dtype, clean_bools, overflows, read_only
-from ..errors import DTypeError, NodeTypeError, ShapeError
+from ..dtypes import as_dtype, clean_bools, of_integers, overflows, read_only
+from ..errors import DTypeError, NodeTypeError, OutOfRange, ShapeError
 from .build import VARIABLE, check_name, checked_array, leaf, public
 from .locks import renewed
 from .node import Node
@@ -41,19 +41,24 @@ class Storage:
         if new.dtype.kind == "b":
             new = clean_bools(new)
         weak = type(value) in (float, int, list, tuple)
+        if weak:
+            try:
+                new = of_integers(new, self.array.dtype)
+            except OutOfRange as error:
+                raise DTypeError(f"value: {error}") from None
         whole = new.dtype.kind in "iu" and self.array.dtype.kind in "iu"
         if new.dtype.kind == "O" or not (np.can_cast(new.dtype, self.array.dtype, "same_kind") or (weak and whole)):
             raise DTypeError(f"value: cannot store {new.dtype} in a variable of {self.array.dtype}\nhint: cast it with astype")
         if new.dtype.kind == "f" and new.dtype.itemsize > self.array.dtype.itemsize and not weak:
             raise DTypeError(f"value: {new.dtype} into {self.array.dtype} would lose digits\nhint: value.astype({self.array.dtype.name!r})")
+        if new.shape != self.array.shape:
+            raise ShapeError(f"value: shape {list(new.shape)} given, the variable has {list(self.array.shape)}")
         if whole and new.size and not np.can_cast(new.dtype, self.array.dtype, "safe"):
             info = np.iinfo(self.array.dtype)
             if int(new.min()) < info.min or int(new.max()) > info.max:
                 raise DTypeError(f"value: {int(new.min())} to {int(new.max())} given, {self.array.dtype} holds {info.min} to {info.max}")
         if self.array.dtype.kind == "f" and overflows(new, self.array.dtype):
             raise DTypeError(f"value: some elements are beyond what {self.array.dtype} holds")
-        if new.shape != self.array.shape:
-            raise ShapeError(f"value: shape {list(new.shape)} given, the variable has {list(self.array.shape)}")
         self._store(new)
 
     def _store(self, new: Any) -> None:

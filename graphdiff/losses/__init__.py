@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..dims import unify
-from ..dtypes import FLOAT16, FLOAT32, FLOAT64, is_number
+from ..dtypes import FLOAT16, FLOAT32, FLOAT64, is_number, outside
 from ..errors import DTypeError, NodeTypeError, ShapeError
 from ..graph.build import as_node, composed, node_list
 from ..graph.node import Node
@@ -73,7 +73,7 @@ def lp(p: Any, q: Any, order: Any = 2.0, *, axis: int = -1, reduction: str = "me
     """
     p, q = _same(p, q, ("p", "q"))
     if not is_number(order) or not order >= 1:
-        raise ShapeError(f"order is a number, at least 1, not {order!r}")
+        raise outside(order, f"order is a number, at least 1, not {order!r}")
     d = p - q if order == 2 else absolute(p - q)         # a square has no kink where one difference is 0
     if order == float("inf"):
         return _reduce(moments.norm(d, order, axis), reduction)
@@ -141,7 +141,7 @@ def cross_entropy(logits: Any, target: Any, *, axis: int = -1, label_smoothing: 
     z, t = floating(logits), as_node(target)
     axis = normalize_axis(axis, z.ndim)
     if not is_number(label_smoothing) or not 0 <= label_smoothing <= 1:
-        raise ShapeError(f"label_smoothing is a number from 0 to 1, not {label_smoothing!r}")
+        raise outside(label_smoothing, f"label_smoothing is a number from 0 to 1, not {label_smoothing!r}")
     logs = log_softmax(z, axis=axis)
     if t.dtype.kind in "iu":
         per_sample = -_picked(logs, t, axis)
@@ -185,7 +185,7 @@ def hinge(scores: Any, target: Any, *, margin: Any = 1.0, axis: int = -1, reduct
     """
     s, t = floating(scores), as_node(target)
     if not isinstance(margin, Node) and not (is_number(margin) and 0 <= margin < float("inf")):
-        raise ShapeError(f"margin is a finite number of at least 0, or a node, not {margin!r}")
+        raise outside(margin, f"margin is a finite number of at least 0, or a node, not {margin!r}")
     if t.ndim == s.ndim:
         if t.op.name == "constant" and not (np.abs(t._attrs[0]) == 1).all():
             raise ShapeError("the target of hinge is -1 or 1 everywhere; labels 0 and 1 are 2 t - 1")

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import is_number
-from ..errors import DTypeError, ShapeError
+from ..dtypes import is_number, outside
+from ..errors import DTypeError
 from ..graph.build import as_node
 from ..graph.node import Node
 from ..ops import random
@@ -50,7 +50,7 @@ class Dropout(Layer):
     def __init__(self, p: float = 0.5, *, key: Any = None, name: str | None = None) -> None:
         super().__init__(name)
         if not is_number(p) or not 0 <= p <= 1:
-            raise ShapeError(f"p is a number from 0 to 1, not {p!r}")
+            raise outside(p, f"p is a number from 0 to 1, not {p!r}")
         self.p = float(p)
         self.key = init.as_key(key)
         if self.key.op.name == "variable":      # saved, but no parameter

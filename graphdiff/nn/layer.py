@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..errors import GraphdiffError, NodeTypeError, ShapeError, show_name
-from ..graph.build import as_node, located
+from ..graph.build import as_node, located, placed
 from ..graph.node import Node
 from ..graph.state import variable
 from ..scope import scope
@@ -39,17 +39,6 @@ def _takes_training(forward: Any) -> bool:
     return "training" in code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
 
 
-def _locates(init: Any) -> Any:
-    """An __init__ whose errors of ours name the layer and the line that makes it."""
-    @functools.wraps(init)
-    def __init__(self: Any, *args: Any, **options: Any) -> None:
-        try:
-            init(self, *args, **options)
-        except GraphdiffError as error:
-            raise located(error, type(self).__name__.lower()) from None
-    return __init__
-
-
 class Layer:
     """Base of the layers. A subclass sets variables and other layers as attributes and defines `forward(x, training)`.
 
@@ -60,7 +49,7 @@ class Layer:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__init__" in vars(cls):
-            cls.__init__ = _locates(cls.__init__)  # type: ignore[method-assign]
+            cls.__init__ = placed(cls.__init__, str.lower)  # type: ignore[method-assign]
 
     def __init__(self, name: str | None = None) -> None:
         if name is not None and not isinstance(name, str):

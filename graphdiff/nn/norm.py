@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import is_number
+from ..dtypes import is_number, outside
 from ..errors import ShapeError
 from ..graph.node import Node
 from ..ops import activations as ops
@@ -25,7 +25,7 @@ class _Norm(Layer):
     def __init__(self, shape: tuple[int, ...], scale: bool, shift: bool, eps: float, dtype: Any, name: str | None) -> None:
         super().__init__(name)
         if not is_number(eps) or not 0 < eps < float("inf"):
-            raise ShapeError(f"eps is a number above 0, not {eps!r}")
+            raise outside(eps, f"eps is a number above 0, not {eps!r}")
         self.eps = float(eps)
         dtype = checks.floating(dtype)
         check_memory(shape, dtype)
@@ -49,7 +49,7 @@ class BatchNorm(_Norm):
         self.n = checks.size(n, "n")
         super().__init__((self.n,), scale, shift, eps, dtype, name)
         if not is_number(momentum) or not 0 <= momentum <= 1:
-            raise ShapeError(f"momentum is a number from 0 to 1, not {momentum!r}")
+            raise outside(momentum, f"momentum is a number from 0 to 1, not {momentum!r}")
         self.momentum = float(momentum)
         self.mean = self.state(np.zeros(self.n, checks.floating(dtype)), "mean")
         self.var = self.state(np.ones(self.n, checks.floating(dtype)), "var")

@@ -168,9 +168,10 @@ def _lower(kernel: str) -> Any:
 
 
 def _cost(products: int) -> Any:
+    """FLOPs of pairs of products with queries and values, and of a softmax, 5 an element as its own, of the scores."""
     def cost(node: Node) -> Any:
         q, k, v = node.inputs[:3]
-        return products * nelements(q.shape[:-1]) * k.shape[-2] * (q.shape[-1] + v.shape[-1])
+        return nelements(q.shape[:-1]) * k.shape[-2] * (products * (q.shape[-1] + v.shape[-1]) + 5)
     return cost
 
 

@@ -14,7 +14,7 @@ from ..dtypes import BOOL, FLOAT16, FLOAT32, FLOAT64
 from ..errors import DTypeError, NodeTypeError, ShapeError
 from ..graph.build import as_node, composed, public
 from ..graph.node import Node
-from ..specs import nelements, normalize_axes, normalize_axis
+from ..specs import broadcast, nelements, normalize_axes, normalize_axis
 from .binary import add, bitwise_and, bitwise_or, equal, less_equal, multiply, power, subtract, where
 from .creation import full
 from .einsum import einsum
@@ -129,7 +129,9 @@ def vecdot(x1: Any, x2: Any, axis: int = -1) -> Node:
     x, y = pair(x1, x2)
     if x.ndim == 0 or y.ndim == 0:
         raise ShapeError("both operands need at least one axis")
-    n, m = x.shape[normalize_axis(axis, x.ndim)], y.shape[normalize_axis(axis, y.ndim)]
+    i, j = normalize_axis(axis, x.ndim), normalize_axis(axis, y.ndim)
+    n, m = x.shape[i], y.shape[j]
+    broadcast((*x.shape[:i], *x.shape[i + 1:]), (*y.shape[:j], *y.shape[j + 1:]))
     if unify(n, m) is None or (n == 1) != (m == 1):        # vectors of one component do not stretch
         raise ShapeError(f"the vectors have {n} and {m} components along axis {axis}")
     return einsum("...i,...i->...", moveaxis(x, axis, -1), moveaxis(y, axis, -1))

@@ -51,6 +51,9 @@ def _gather_lower(ctx: Any, node: Node) -> Any:
     index, mode = moved_inside(node.inputs[1], node.inputs[0].shape[axis])
     x, i = _three(ctx.raw(node.inputs[0]), ctx, axis, 1), ctx.raw(index)
     out = ctx.new(node.shape, node.dtype)
+    if not node.size and node.inputs[1].size:           # the kernel looks at no index then, and one may be out of bounds
+        at = ctx.reshape(ctx.raw(node.inputs[1]), (node.inputs[1].size,))
+        i = ctx.emit("ravel_index", ctx.new(at.shape, INT64), [at], [node.inputs[0].shape[axis], axis])
     ctx.emit("gather", _three(out, ctx, axis, len(i.shape)), [x, ctx.reshape(i, (int(np.prod(i.shape)),))], [axis, mode] if mode else [axis])
     return out
 
@@ -117,7 +120,7 @@ def _scatter_add_jvp(ts: Any, node: Node) -> Node:
 
 SCATTER_ADD: OpDef = register(OpDef("scatter_add", "x with z added at positions y of an axis, duplicates accumulated in order", _scatter_infer,
                              _scatter_reference(True), attr_names=("axis",), arity=3, family="indexing", vjp=_scatter_add_vjp,
-                             jvp=_scatter_add_jvp, lower=_scatter_lower("scatter_add")))
+                             jvp=_scatter_add_jvp, lower=_scatter_lower("scatter_add"), cost=lambda node: node.inputs[2].size))
 
 
 def _winners(node: Node) -> Node:
@@ -212,7 +215,7 @@ SCATTER_ALONG = register(OpDef("scatter_along", "x with z added at positions y, 
                                                            gather_along(g, node.inputs[1], node._attrs[0]) if needs[2] else None),
                                jvp=lambda ts, node: scatter_along(zeros_like(node.inputs[0]) if ts[0] is None else ts[0], node.inputs[1],
                                                                   zeros_like(node.inputs[2]) if ts[2] is None else ts[2], node._attrs[0]),
-                               lower=_along_lower("scatter_along")))
+                               lower=_along_lower("scatter_along"), cost=lambda node: node.inputs[2].size))
 
 
 def gather_along(x: Node, i: Node, axis: int) -> Node:
@@ -454,7 +457,8 @@ def _segment_max_lower(ctx: Any, node: Node) -> Any:
 
 
 SEGMENT_MAX = register(OpDef("segment_max", "the largest of each segment, -inf of none", _segment_max_infer, _segment_max_reference,
-                             attr_names=("num_segments",), arity=2, family="indexing", vjp=_segment_max_vjp, lower=_segment_max_lower))
+                             attr_names=("num_segments",), arity=2, family="indexing", vjp=_segment_max_vjp, lower=_segment_max_lower,
+                             cost=lambda node: node.inputs[0].size))
 
 
 def _segments(data: Any, segment_ids: Any) -> tuple[Node, Node]:

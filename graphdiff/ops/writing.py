@@ -85,7 +85,7 @@ def _slice_add_vjp(g: Node, node: Node, needs: Any) -> Any:
 
 SLICE_ADD = register(OpDef("slice_add", "x with y added at start, start + step, ... along every axis", _slice_set_infer, _slice_add_reference,
                            attr_names=("starts", "steps"), arity=2, family="movement", vjp=_slice_add_vjp, jvp=_slice_add_jvp,
-                           lower=_slice_add_lower))
+                           lower=_slice_add_lower, cost=lambda node: node.inputs[1].size))
 
 
 def slice_set(x: Node, y: Node, starts: Any, steps: Any) -> Node:

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..dtypes import FLOAT32, FLOAT64, PROMOTE, is_number
+from ..dtypes import FLOAT32, FLOAT64, PROMOTE, is_number, outside
 from ..errors import ShapeError
 from ..graph.build import node_list, public
 from ..graph.node import Node
@@ -27,7 +27,7 @@ def positive(value: Any, what: str) -> Any:
         if value.shape != ():
             raise ShapeError(f"{what} is a number above 0, or a scalar node, not {value.spec}")
     elif value is not None and not (is_number(value) and value > 0):
-        raise ShapeError(f"{what} is a number above 0, or a scalar node, not {value!r}")
+        raise outside(value, f"{what} is a number above 0, or a scalar node, not {value!r}")
     return value
 
 

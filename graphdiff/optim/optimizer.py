@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..diff.reverse import grad
-from ..dtypes import FLOAT16, FLOAT32, FLOAT64, is_number
+from ..diff.reverse import gradients_of
+from ..dtypes import FLOAT16, FLOAT32, FLOAT64, is_number, outside
 from ..errors import FormatError, GradientError, NodeTypeError, ShapeError, show_name
-from ..graph.build import as_node
+from ..graph.build import as_node, placed, public
 from ..graph.node import Node
 from ..graph.state import variable
 from ..ops.families import cast
@@ -30,10 +30,15 @@ class Optimizer:
 
     slots: tuple[str, ...] = ()      # names of the arrays of a parameter's shape that the method keeps
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls):
+            cls.__init__ = placed(cls.__init__)  # type: ignore[method-assign]
+
     def __init__(self, learning_rate: Any, *, weight_decay: float = 0.0, clip_norm: Any = None, clip_value: Any = None,
                  **unknown: Any) -> None:
         if unknown:
-            raise NodeTypeError(f"{type(self).__name__}: there is no option {show_name(next(iter(unknown)))!r}")
+            raise NodeTypeError(f"there is no option {show_name(next(iter(unknown)))!r}")
         self.learning_rate = _rate(learning_rate)
         self.weight_decay = _decay(weight_decay)
         self.clip_norm, self.clip_value = positive(clip_norm, "clip_norm"), positive(clip_value, "clip_value")
@@ -42,6 +47,7 @@ class Optimizer:
 
     # -- one step ---------------------------------------------------------------------------------------------------------
 
+    @public
     def updates(self, loss: Node | None, parameters: Any, *, gradients: Sequence[Node] | None = None) -> dict[Node, Node]:
         """New values of the parameters and of the optimiser's own state, for gd.function(updates=...).
 
@@ -53,10 +59,14 @@ class Optimizer:
         every = [p for g in groups for p in g["parameters"]]
         if gradients is None:
             if loss is None:
-                raise NodeTypeError("updates: a loss is needed, or gradients=")
-            gradients = grad(loss, every)
+                raise NodeTypeError("a loss is needed, or gradients=")
+            if not isinstance(loss, Node):
+                raise NodeTypeError(f"the loss is a node, not {type(loss).__name__}")
+            if loss.shape != ():
+                raise GradientError(f"the loss has shape {format_shape(loss.shape)}, one number is needed\nhint: gd.mean(loss) or gd.sum(loss)")
+            gradients = gradients_of(loss, every, "updates", "leave it out of the parameters")
         if len(gradients) != len(every):
-            raise ShapeError(f"updates: {len(gradients)} gradients for {len(every)} parameters")
+            raise ShapeError(f"{len(gradients)} gradients for {len(every)} parameters")
         gradients = [_gradient(g, p) for g, p in zip(gradients, every, strict=True)]
         new: dict[Node, Node] = {}
         t = self.step + 1      # the number of this step, from 1
@@ -117,17 +127,18 @@ class Optimizer:
         """Copies of everything the optimiser remembers, by name: for saving. Parameters are the layers' own."""
         return {name: np.array(v.value) for name, v in self._named().items()}
 
+    @public
     def load_state(self, arrays: Mapping[str, Any]) -> None:
         """Put a saved state back, after `updates` has been called with the same parameters. All or nothing: FormatError when
         names or shapes differ."""
         named = self._named()
         if set(named) != set(arrays):
             odd = sorted(set(named) ^ set(arrays))[:3]
-            raise FormatError(f"load_state: this state belongs to other parameters; it differs at {', '.join(show_name(str(n)) for n in odd)}")
+            raise FormatError(f"this state belongs to other parameters; it differs at {', '.join(show_name(str(n)) for n in odd)}")
         values = {name: np.asarray(arrays[name]) for name in named}
         for name, v in named.items():
             if values[name].shape != v.shape or values[name].dtype != v.dtype:
-                raise FormatError(f"load_state: {show_name(name)} is {values[name].dtype}{list(values[name].shape)}, "
+                raise FormatError(f"{show_name(name)} is {values[name].dtype}{list(values[name].shape)}, "
                                   f"{v.dtype}{list(v.shape)} is needed")
         for name, v in named.items():
             v._attrs[0].assign(values[name])
@@ -135,7 +146,7 @@ class Optimizer:
 
 def _groups(parameters: Any) -> list[dict[str, Any]]:
     if not isinstance(parameters, (Node, Mapping, Iterable)):
-        raise NodeTypeError(f"updates: a list of variables is needed, such as layer.parameters(), not {type(parameters).__name__}")
+        raise NodeTypeError(f"a list of variables is needed, such as layer.parameters(), not {type(parameters).__name__}")
     items = [parameters] if isinstance(parameters, (Node, Mapping)) else list(parameters)
     groups: list[dict[str, Any]] = []
     plain: list[Node] = []
@@ -144,7 +155,7 @@ def _groups(parameters: Any) -> list[dict[str, Any]]:
             known = {"parameters", "learning_rate", "weight_decay", "clip_norm", "clip_value"}
             odd = set(item) - known
             if odd or "parameters" not in item:
-                raise NodeTypeError(f"updates: a group has \"parameters\" and some of {sorted(known - {'parameters'})}, not {sorted(item)}")
+                raise NodeTypeError(f"a group has \"parameters\" and some of {sorted(known - {'parameters'})}, not {sorted(item)}")
             ps = item["parameters"]
             groups.append({**item, "parameters": [ps] if isinstance(ps, Node) else list(ps)})
         else:
@@ -155,14 +166,14 @@ def _groups(parameters: Any) -> list[dict[str, Any]]:
     for group in groups:
         for p in group["parameters"]:
             if not isinstance(p, Node) or p.op.name != "variable":
-                raise NodeTypeError(f"updates: a parameter is a variable, not {p!r}")
+                raise NodeTypeError(f"a parameter is a variable, not {p!r}")
             if p.dtype.kind != "f":
-                raise NodeTypeError(f"updates: {p.label} is {p.dtype}; parameters are floats")
+                raise NodeTypeError(f"{p.label} is {p.dtype}; parameters are floats")
             if id(p) in seen:
-                raise ShapeError(f"updates: {p.label} is given twice")
+                raise ShapeError(f"{p.label} is given twice")
             seen.add(id(p))
     if not seen:
-        raise ShapeError("updates: there are no parameters")
+        raise ShapeError("there are no parameters")
     return groups
 
 
@@ -178,10 +189,10 @@ def _wide(w: Node) -> Any:
 
 def _gradient(g: Any, p: Node) -> Node:
     if g is None:
-        raise GradientError(f"updates: {p.label} has no gradient: None was given")
+        raise GradientError(f"{p.label} has no gradient: None was given")
     g = as_node(g)
     if g.shape != p.shape:
-        raise ShapeError(f"updates: the gradient of {p.label} is {g.spec}, {format_shape(p.shape)} is needed")
+        raise ShapeError(f"the gradient of {p.label} is {g.spec}, {format_shape(p.shape)} is needed")
     return g
 
 
@@ -193,27 +204,27 @@ def _rate(rate: Any, what: str = "learning_rate") -> Any:
     if callable(rate):
         return rate
     if not is_number(rate) or not 0 <= rate < float("inf"):
-        raise ShapeError(f"{what} is a number, at least 0, a node or a schedule, not {rate!r}")
+        raise outside(rate, f"{what} is a number, at least 0, a node or a schedule, not {rate!r}")
     return float(rate)
 
 
 def _decay(value: Any) -> float:
     if not is_number(value) or not 0 <= value < float("inf"):
-        raise ShapeError(f"weight_decay is a number, at least 0, not {value!r}")
+        raise outside(value, f"weight_decay is a number, at least 0, not {value!r}")
     return float(value)
 
 
 def fraction(value: Any, what: str) -> float:
     """A number in [0, 1), such as a decay rate."""
     if not is_number(value) or not 0 <= value < 1:
-        raise ShapeError(f"{what} is a number from 0 to below 1, not {value!r}")
+        raise outside(value, f"{what} is a number from 0 to below 1, not {value!r}")
     return float(value)
 
 
 def not_negative(value: Any, what: str) -> float:
     """A finite number of at least 0, such as eps."""
     if not is_number(value) or not 0 <= value < float("inf"):
-        raise ShapeError(f"{what} is a finite number, at least 0, not {value!r}")
+        raise outside(value, f"{what} is a finite number, at least 0, not {value!r}")
     return float(value)
 
 

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import BOOL, DTYPES, FLOAT64, INT64, as_dtype, clean_bools, overflows
-from ..errors import BadValue, DTypeError, GraphdiffError, NoMemory, OutOfBounds, ShapeError, compose, show_name
-from ..graph.build import call_of
+from ..dtypes import BOOL, DTYPES, FLOAT64, INT64, as_dtype, beyond, clean_bools, of_integers, overflows
+from ..errors import BadValue, DTypeError, GraphdiffError, NodeTypeError, NoMemory, OutOfBounds, OutOfRange, ShapeError, compose, located_error, show_name
+from ..graph.build import call_of, holds_nodes
 from ..graph.node import Node, describe
 from ..graph.opdef import as_written, whereabouts
 from ..lower.program import ARENA, CONSTANTS, FIRST, Program
 from ..lower.view import View
+from ..ops.gathers import written
 from ..specs import MEMORY_NBYTES, format_shape, format_spec
 from . import native
 
@@ -79,8 +80,17 @@ class Gate:
             if not weak:        # raised by the value's own __array__
                 raise
             raise DTypeError(f"argument {self.name}: cannot make an array of it: {error}") from None
-        kind = array.dtype.kind
+        except NodeTypeError:                   # of a node in it
+            if not holds_nodes(value):
+                raise
+            raise DTypeError(f"argument {self.name}: a list that holds nodes was given where numbers are needed") from None
         want = self.dtype
+        if weak:
+            try:
+                array = of_integers(array, want)
+            except OutOfRange as error:
+                raise DTypeError(f"argument {self.name}: {error}") from None
+        kind = array.dtype.kind
         if kind not in "biuf" or array.dtype.itemsize > 8 or (array.dtype.kind == "u" and array.dtype.itemsize == 8):
             raise DTypeError(f"argument {self.name}: {show_name(str(array.dtype))} given, {want.name} wanted"
                              + ("; convert complex numbers to their real part first" if kind == "c" else ""))
@@ -88,8 +98,7 @@ class Gate:
         if have is BOOL and read:
             array = self._clean(array, convert)
         if have is not want and not _castable(array, want, weak):
-            raise DTypeError(f"argument {self.name}: {array.dtype.name} given, {want.name} wanted\n"
-                             f"  hint    array.astype({want.name!r}) if losing digits is meant")
+            raise DTypeError(f"argument {self.name}: {_why_not(array, want, weak)}")
         if array.size * want.itemsize > MEMORY_NBYTES:
             raise NoMemory(f"argument {self.name}: {array.size * want.itemsize} bytes, more than this machine has")
         own = isinstance(value, _ndarray)         # of a subclass, such as a memory map, a plain view
@@ -122,6 +131,36 @@ def _castable(array: Any, want: Any, weak: bool) -> bool:
     if want.kind == "f" and array.dtype.kind in "biu":
         return True
     return bool(np.can_cast(array.dtype, want, "safe"))
+
+
+def _given(node: Node) -> list[tuple[str, tuple[str, str, str]]]:
+    """Rows of an error about an index: the arrays and the indices as the caller gave them. What the call itself made, such as the zeros that
+    segment_sum adds to, says nothing to anybody."""
+    rows = []
+    for i, x in enumerate(node.inputs):
+        inner = None
+        while inner is not x:
+            inner = x
+            x, _ = written(x)                # those of which none may count from the end
+            moved = x.op.name in ("broadcast_to", "reshape") and call_of(x) == call_of(node) and x.site == node.site
+            if x.name is None and (moved or x.op.name == "cast"):
+                x = x.inputs[0]
+        if x.op.name != "constant" or x.site != node.site:
+            rows.append(("indices" if i == 1 or node.op.name == "ravel_index" else "operand", describe(x)))
+    return rows
+
+
+def _why_not(array: Any, want: Any, weak: bool) -> str:
+    """What an error says of an array that is not castable."""
+    if weak and want.kind == "f":
+        with np.errstate(all="ignore"):
+            odd = array[np.isinf(array.astype(want)) & np.isfinite(array)]
+        return f"{odd.flat[0]!s} is beyond what {want.name} holds, which is up to {np.finfo(want).max:.2g}"
+    if weak and array.dtype.kind in "biu":
+        low = int(array.min())
+        return beyond(low if low < 0 and low < (0 if want.kind in "bu" else np.iinfo(want).min) else int(array.max()), want)
+    given = "np.asarray(value)" if weak else "array"
+    return f"{array.dtype.name} given, {want.name} wanted\n  hint    {given}.astype({want.name!r}) if losing digits is meant"
 
 
 _LARGE = 1 << 16        # bytes: smaller results come from memory that malloc keeps anyway
@@ -368,18 +407,18 @@ class Loaded:
         if status == native.NO_MEMORY:
             return NoMemory("no memory while a graphdiff function ran")
         node = self.program.instrs[f.instr][4] if 0 <= f.instr < len(self.program.instrs) else None
-        at, rows = None, []
-        what = "" if node is None else f"{call_of(node)}: "
-        if node is not None:
-            site = node.site
-            at = None if site is None else (str(site), site.source)
-            rows = [(f"operand {i}", describe(x)) for i, x in enumerate(node.inputs)]
+        site = None if node is None else node.site
+        what, at = "" if node is None else f"{call_of(node)}: ", None if site is None else (str(site), site.source)
+        error: GraphdiffError
         if status == native.OUT_OF_BOUNDS:
-            return OutOfBounds(compose(f"{what}index {as_written(f.value)} is out of bounds for axis {f.axis} with size {f.size}"
-                                       f"{self._whereabouts(w)}", at=at, rows=rows))
-        if status == native.BAD_VALUE:
-            return BadValue(compose(f"{what}integers to negative integer powers are not allowed (exponent {f.value})", at=at, rows=rows))
-        return GraphdiffError(f"status {status} at instruction {f.instr}")
+            error = OutOfBounds(compose(f"{what}index {as_written(f.value)} is out of bounds for axis {f.axis} with size {f.size}"
+                                        f"{self._whereabouts(w)}", at=at, rows=[] if node is None else _given(node)))
+        elif status == native.BAD_VALUE:
+            rows = [] if node is None else [(f"operand {i}", describe(x)) for i, x in enumerate(node.inputs)]
+            error = BadValue(compose(f"{what}integers to negative integer powers are not allowed (exponent {f.value})", at=at, rows=rows))
+        else:
+            error = GraphdiffError(f"status {status} at instruction {f.instr}")
+        return error if at is None else located_error(error)
 
     def _whereabouts(self, w: Workspace) -> str:
         """Which of the indices of the instruction that failed it was: they are still where it read them."""

@@ -133,9 +133,8 @@ def _nodes(row: Any) -> tuple[Node, ...]:
 
 
 def _flops(node: Node) -> float | None:
-    flops = node.op.cost(node) if node.op.cost is not None else node.size
     try:
-        return float(flops)
+        return float(node.op.flops(node))
     except (GraphdiffError, TypeError, ValueError):
         return None                # a named size: known when a function runs
 

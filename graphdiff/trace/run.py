@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import NodeTypeError, ShapeError, compose, show_name
+from ..errors import NodeTypeError, ShapeError, compose, located_error, show_name
 from ..graph.node import Node
 from ..graph.walk import toposort
 from ..lower.emit import lower
@@ -30,8 +30,9 @@ def values(nodes: Sequence[Node], at: Mapping[Node, Any], passes: bool = False) 
     if missing:
         names = ", ".join(repr(show_name(n.name or "")) for n in missing[:5])
         site = missing[0].site
-        raise NodeTypeError(compose(f"trace: no value is given for input {names}", at=None if site is None else (str(site), site.source),
-                                    hint="gd.trace(y, at={x: value, ...}) with every input that y depends on"))
+        raise located_error(NodeTypeError(compose(
+            f"trace: no value is given for input {names}", at=None if site is None else (str(site), site.source),
+            hint="gd.trace(y, at={x: value, ...}) with every input that y depends on")))
     gates = [Gate(x.name if x.name is not None else f"number {i}", x.shape, x.dtype) for i, x in enumerate(inputs)]
     arrays = [g.check(a) for g, a in zip(gates, at.values(), strict=True)]
     for g, a in zip(gates, arrays, strict=True):
