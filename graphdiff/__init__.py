@@ -107,7 +107,7 @@ def constant(value: Any, name: str | None = None, *, dtype: Any = None) -> Node:
 
 # Loaded when first asked for: name -> (module, attribute; None is the module itself).
 _LAZY: dict[str, tuple[str, str | None]] = {
-    "draw": ("graphdiff.trace.draw", "draw"), "trace": ("graphdiff.trace.record", "trace"),
+    "draw": ("graphdiff.trace.draw", "draw"), "trace": ("graphdiff.trace.make", "trace"),
     "to_networkx": ("graphdiff.trace.networkx", "to_networkx"), "explain": ("graphdiff.trace.explain", "explain"),
     "nn": ("graphdiff.nn", None), "losses": ("graphdiff.losses", None), "optim": ("graphdiff.optim", None), "data": ("graphdiff.data", None),
     "fit": ("graphdiff.training", "fit"), "rule": ("graphdiff.trace.explain", "rule"), "check_grads": ("graphdiff.api.check_grads", "check_grads"),

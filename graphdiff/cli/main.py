@@ -89,7 +89,7 @@ def _trace(options: argparse.Namespace) -> int:
     import graphdiff as gd
 
     from ..graph.walk import toposort
-    from ..trace.record import trace as run_trace
+    from ..trace.make import trace as run_trace
     from .expression import parse
     at, names = {}, {}
     for item in [v.removeprefix(_MINUS) for v in options.values]:

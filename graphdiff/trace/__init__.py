@@ -12,8 +12,8 @@ from typing import Any
 
 class _Callable(ModuleType):
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """See graphdiff.trace.record.trace."""
-        from .record import trace
+        """See graphdiff.trace.make.trace."""
+        from .make import trace
         return trace(*args, **options)
 
 

@@ -223,8 +223,8 @@ def _readable(picture: Picture, view: Callable[..., Picture], both: bool) -> Pic
 
 def _variable_names(outputs: Sequence[Node], targets: Sequence[Node], gradients: Sequence[Node]) -> dict[int, Any]:
     """v1, v2, ... as in a trace; v1bar for the gradients asked for."""
-    from .record import names as name_nodes
-    from .record import number
+    from .numbering import names as name_nodes
+    from .numbering import number
     names = name_nodes(number(toposort(outputs), ()))
     here = {id(n) for n in toposort([*outputs, *gradients])} if gradients else set()
     for t, g in zip(targets, gradients, strict=True):

@@ -142,7 +142,7 @@ def explain(y: Any, wrt: Any, *, at: Mapping[Node, Any] | None = None) -> Explan
     marked: list[Node] = []
     trace = None
     if at is not None:
-        from .record import trace as make_trace
+        from .make import trace as make_trace
         here = {id(n) for n in toposort([y])}
         live = [t for t in targets if id(t) in here and t.dtype.kind == "f"]
         trace = make_trace(y, at=at, wrt=live)
