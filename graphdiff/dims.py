@@ -127,7 +127,7 @@ class Dim:
         if not isinstance(name, str):
             raise NodeTypeError(f"the name of a size must be a str, not {show_name(type(name).__name__)}")
         if len(name) > NAME_LIMIT or not name.isidentifier():
-            raise ShapeError(f"{show_name(name)!r} cannot name a size: a name is letters, digits and _, "
+            raise ShapeError(f"{show_name(repr(name))} cannot name a size: a name is letters, digits and _, "
                              f"at most {NAME_LIMIT}, and does not start with a digit")
         return _of_atom(_name_atom(str(name)))   # type: ignore[return-value]
 

@@ -628,3 +628,16 @@ def test_errors_of_the_callers_own_code_stay_as_they_are():
     with pytest.raises(ValueError, match=r"^mine$") as caught:
         gd.zeros((Size(), 2))
     assert not isinstance(caught.value, GraphdiffError)
+
+
+def test_looking_for_a_node_in_a_list():
+    """== is an operation: `in` and index ask for its truth, and the error says how a node is found."""
+    a, b = gd.input("a"), gd.input("b")
+    for look in (lambda: a in [b], lambda: [b].index(a), lambda: [b, b].remove(a)):
+        with pytest.raises(TypeError, match="any\\(n is node for n in nodes\\)"):
+            look()
+        checked()
+    with pytest.raises(TypeError, match=r"gd\.where") as error:
+        bool(a > b)
+    assert "any(n is" not in str(error.value)
+    checked()

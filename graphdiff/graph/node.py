@@ -289,8 +289,10 @@ class Node(_Fields):
         return f"node {self.label!r} ({self.spec}){where} {problem}; write {instead} instead"
 
     def __bool__(self) -> bool:
-        raise NodeTypeError(self._misuse("has no truth value: it stands for numbers that exist only when a function runs",
-                                         "gd.where(condition, a, b), or gd.logical_and / or / not,"))
+        instead = "gd.where(condition, a, b), or gd.logical_and / or / not,"
+        if self.op.name == "equal":             # what `node in nodes` and nodes.index(node) ask
+            instead += " or, to look for a node, any(n is node for n in nodes)"
+        raise NodeTypeError(self._misuse("has no truth value: it stands for numbers that exist only when a function runs", instead))
 
     def __float__(self) -> float:
         raise NodeTypeError(self._misuse("is not a number", "gd.evaluate(node, {input: value})"))
