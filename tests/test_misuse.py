@@ -134,6 +134,15 @@ def test_messages_name_what_the_user_gave(call, message):
     checked(1)
 
 
+def test_hints_about_a_dtype_are_given_where_a_dtype_was():
+    for make in (gd.variable, gd.constant):
+        for name, hint in ((3, False), ([1], False), (np.float32, True), (np.dtype("f4"), True), (float, True), ("float32", True)):
+            with pytest.raises(NodeTypeError) as info:
+                make([1, 2], name)
+            assert ("array of th" in str(info.value)) == hint
+            checked(1)
+
+
 def test_a_segment_does_not_count_from_the_end():
     x, i = gd.input("x", (3, 2)), gd.input("i", (3,), "int64")
     for f in (gd.segment_sum, gd.segment_mean, gd.segment_max):

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from counting import checked
 
 import graphdiff as gd
 from graphdiff.errors import DTypeError, FormatError, NodeTypeError, OutOfBounds, ShapeError
@@ -445,6 +446,11 @@ def test_no_pickle_is_read(tmp_path):
         nn.load(tmp_path / "p.npz")
     with pytest.raises(FormatError, match="suffix"):
         nn.save(tmp_path / "p.pkl", {})
+    for suffix in ("npz", "safetensors"):
+        with pytest.raises(FileNotFoundError) as info:
+            nn.save(tmp_path / "nowhere" / f"p.{suffix}", {})
+        assert info.value.filename == str(tmp_path / "nowhere" / f"p.{suffix}") and "unfinished" not in str(info.value)
+        checked(2)
     with pytest.raises(FileNotFoundError):
         nn.load(tmp_path / "none.npz")
 

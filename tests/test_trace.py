@@ -390,6 +390,10 @@ def test_without_at_it_is_the_sum_of_a_diagonal():
     assert gd.evaluate(gd.trace(a), {a: m}) == 12
     assert gd.evaluate(gd.trace(a, 1), {a: m}) == 6
     assert gd.evaluate(np.trace(a), {a: m}) == 12
+    for y, total in ((np.trace(a, dtype="float32"), 12), (a.trace(1, 0, 1, "float32"), 6), (gd.trace(a, 1, 0, 1, "float32"), 6),
+                     (gd.trace(a, dtype="float32"), 12)):
+        assert y.dtype == "float32" and gd.evaluate(y, {a: m}) == total
+    checked(4)
 
 
 def test_trace_is_callable_whatever_is_imported_first():

@@ -251,7 +251,8 @@ VARIABLE = register(OpDef("variable", "an array that persists between calls", _l
 def check_name(name: Any) -> None:
     """A node's name: text, and not that of a dtype, which gd.input takes in this place."""
     if name is not None and not isinstance(name, str):
-        raise NodeTypeError(f"a name is a str, not {type(name).__name__}\nhint: give an array of the dtype")
+        hint = "\nhint: give an array of the dtype" if isinstance(name, (type, np.dtype)) else ""
+        raise NodeTypeError(f"a name is a str, not {type(name).__name__}{hint}")
     if name is not None and name in [d.name for d in DTYPES]:
         raise NodeTypeError(f"{name!r} stands where the name is\nhint: give an array of that dtype: np.array(value, {name!r})")
 

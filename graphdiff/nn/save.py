@@ -41,7 +41,10 @@ def save(path: Any, layer: Layer | Mapping[str, Any]) -> None:
     if write is None:
         raise FormatError(f"save: {show_name(path)}: the suffix is .safetensors or .npz")
     unfinished = f"{path}.unfinished-{os.getpid()}-{next(_number)}"
-    file = open(unfinished, "xb")      # two threads, or what a killed process left, have other names
+    try:
+        file = open(unfinished, "xb")      # two threads, or what a killed process left, have other names
+    except OSError as error:               # of a folder that is not there or not the caller's
+        raise OSError(error.errno, error.strerror, path) from None
     try:
         with file:
             write(file, arrays)

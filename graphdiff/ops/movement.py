@@ -454,7 +454,7 @@ def diag(x: Any, k: int = 0) -> Node:
 
 
 @public
-def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Node:
-    """The sum along the diagonal."""
+def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Node:
+    """The sum along the diagonal, of dtype's elements as by sum."""
     from .reduction import sum
-    return sum(diagonal(x, offset, axis1, axis2), axis=-1)
+    return sum(diagonal(x, offset, axis1, axis2), axis=-1, dtype=dtype, out=out)

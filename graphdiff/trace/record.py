@@ -297,7 +297,7 @@ def trace(y: Any, *args: Any, at: Mapping[Node, Any] | None = None, wrt: Any = N
     at: {input: value} for every input y depends on; an interior node may be given instead. wrt: a node or nodes, by
     default every float input and variable. y that is not a scalar is traced as sum(y): its seed is all ones. tangent:
     {node: its tangent} (shaped as the node) adds the tangents of forward mode, a third column. Without `at` this is
-    NumPy's trace, the sum along a diagonal: trace(x, offset=0, axis1=0, axis2=1).
+    NumPy's trace, the sum along a diagonal: trace(x, offset=0, axis1=0, axis2=1, dtype=None).
     """
     if at is None:
         if args and isinstance(args[0], Mapping):
