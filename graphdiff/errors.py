@@ -8,6 +8,7 @@ facts; the layers that know names and source lines wrap them. All exceptions hol
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from unicodedata import combining, east_asian_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -109,8 +110,8 @@ def compose(what: str, *, at: Cells | None = None, rows: Iterable[tuple[str, Cel
     if hint is not None:
         first, *more = hint.split("\n")
         lines += [("hint", first), *(("", line) for line in more)]
-    width = max([LABEL_WIDTH, *(len(label) for label, _ in lines)])
-    return "\n".join([what, *(f"  {label:<{width}}  {text}".rstrip() for label, text in lines)])
+    width = max([LABEL_WIDTH, *(columns(label) for label, _ in lines)])
+    return "\n".join([what, *(f"  {padded(label, width)}  {text}".rstrip() for label, text in lines)])
 
 
 def show_name(name: str, limit: int = 60) -> str:
@@ -139,6 +140,16 @@ def one_line(text: str, limit: int) -> str:
     return "".join(pieces)
 
 
+def columns(text: str) -> int:
+    """How many columns of a terminal `text` takes: two for a wide character (UAX 11), none for an accent that is put on the one before."""
+    return len(text) if text.isascii() else sum(2 if east_asian_width(c) in "WF" else 0 if combining(c) else 1 for c in text)
+
+
+def padded(text: str, width: int) -> str:
+    """`text` and spaces up to so many columns."""
+    return text + " " * (width - columns(text))
+
+
 def _cells(text: Cells) -> list[str]:
     return [one_line(cell, SOURCE_LIMIT) for cell in ([text] if isinstance(text, str) else text)]
 
@@ -146,6 +157,6 @@ def _cells(text: Cells) -> list[str]:
 def _columns(table: list[list[str]]) -> list[str]:
     """Each row of cells as one string, three spaces between columns, all but the last cell of a row padded."""
     count = max((len(row) for row in table), default=0)
-    widths = [max((len(row[i]) for row in table if len(row) > i + 1), default=0) for i in range(count)]
-    return ["   ".join([*(f"{cell:<{width}}" for cell, width in zip(row[:-1], widths, strict=False)), *row[-1:]])
+    widths = [max((columns(row[i]) for row in table if len(row) > i + 1), default=0) for i in range(count)]
+    return ["   ".join([*(padded(cell, width) for cell, width in zip(row[:-1], widths, strict=False)), *row[-1:]])
             for row in table]

@@ -40,6 +40,11 @@ def test_exception_pickles(name):
         assert type(twin) is type(error) and str(twin) == str(error) == "what\n  hint    do"
 
 
+def test_columns_of_wide_characters_and_accents_line_up():
+    text = compose("f", rows=[("left", ("画像", "a")), ("right", ("e\u0301", "b")), ("x", ("abc", "c"))])
+    assert text.split("\n")[1:] == ["  left    画像   a", "  right   e\u0301      b", "  x       abc    c"]
+
+
 def test_compose_is_the_layout_of_the_design():
     text = compose("matmul: inner sizes differ: left has 784 (axis 1), right has 10 (axis 0)",
                    at=("train.py:41", "logits = x @ w"),

@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import unicodedata
 
 import numpy as np
 import pytest
@@ -382,6 +383,28 @@ def test_mistakes_are_told():
         gd.trace(gd.sin(x), at={x: 1.0}, wrt=z)
     with pytest.raises(gd.errors.ShapeError, match="argument x"):
         gd.trace(gd.sin(x), at={x: [1.0, 2.0]})
+
+
+@pytest.mark.parametrize("layout", ["sides", "rows"])
+@pytest.mark.parametrize("name", ["image", "画像", "e\u0301clat", "w" * 30])
+def test_bars_of_the_printed_table_stand_below_each_other(layout, name):
+    """Cells too wide for a column go on below, none of their text is lost, and wide characters take two columns."""
+    def wide(text):
+        return sum(2 if unicodedata.east_asian_width(c) in "WF" else 0 if unicodedata.combining(c) else 1 for c in text)
+
+    image, kernel = gd.input(name, (1, 1, 5, 5)), gd.input("kernel", (1, 1, 3, 3))
+    t = gd.trace(gd.sum(gd.conv(image, kernel, padding="same") * image), at={image: np.ones((1, 1, 5, 5)), kernel: np.ones((1, 1, 3, 3))})
+    head, rule, *lines = t.to_text(layout=layout).split("\n")
+    assert max(wide(part) for part in rule.split("+")) <= 80
+    places = [wide(rule[:i]) for i, c in enumerate(rule) if c == "+"]
+    for line in (head, *lines):
+        bars = [wide(line[:i]) for i, c in enumerate(line) if line[i:i + 2].rstrip() == "|"]
+        assert bars[:len(places)] == places
+        checked()
+    if layout == "sides":
+        left = " ".join(" ".join(line.split(" |")[0] for line in lines).split())
+        assert all(f"{row.name} = {row.formula} = " in left for row in t.rows)
+        checked(len(t.rows))
 
 
 def test_without_at_it_is_the_sum_of_a_diagonal():

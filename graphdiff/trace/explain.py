@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..diff.reverse import connected
-from ..errors import NodeTypeError, show_name
+from ..errors import NodeTypeError, columns, padded, show_name
 from ..graph.build import as_node, node_list, public
 from ..graph.node import Node
 from ..graph.opdef import ZERO
@@ -80,9 +80,9 @@ def _rule_lines(node: Node) -> tuple[list[str], list[str]]:
     latex = [f"{own.latex()} &= {formula(node, inner, LATEX, top=True).text}"]
     shown = {id(x): x for x in node.inputs if id(x) in table}
     latex += [rf"{n.latex()} &: \text{{{tex(x.spec)}}}" for x, n in [*((x, table[i]) for i, x in shown.items()), (node, own)]]
-    width = max([len(own.text()), *[len(n.text()) for n in table.values()]])
-    text += [f"  {table[i].text():<{width}}  {x.spec}" for i, x in shown.items()]
-    text.append(f"  {own.text():<{width}}  {node.spec}")
+    width = max([columns(own.text()), *[columns(n.text()) for n in table.values()]])
+    text += [f"  {padded(table[i].text(), width)}  {x.spec}" for i, x in shown.items()]
+    text.append(f"  {padded(own.text(), width)}  {node.spec}")
     if node.op.cuts is not None:
         return [*text, f"no derivative: {node.op.cuts}"], [*latex, rf"&\text{{no derivative: {tex(node.op.cuts)}}}"]
     if node.op.zero:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import NodeTypeError, show_name
+from ..errors import NodeTypeError, columns, padded, show_name
 from ..specs import format_shape
 from .formula import Name
 
@@ -138,6 +138,7 @@ def last_line(trace: Trace) -> str:
     return f"{show_name(result_word(trace), 30)} = {top.name} = {short(top.value)}"
 
 
+CELL = 78       # columns of a terminal that a cell takes before it goes on below
 LAYOUTS = ("sides", "rows")
 HEADS = ("Primal trace, read down", "Tangent trace, read down", "Adjoint trace, read up")
 COLUMNS = ("index", "name", "formula", "value", "tangent", "adjoint", "from", "contribution", "gives", "sum")
@@ -182,14 +183,35 @@ def cells(trace: Trace, layout: str = "sides", max_rows: int | None = None) -> t
     return heads, lines
 
 
+def _wrapped(line: list[str]) -> list[list[str]]:
+    """A line of cells as several, where a cell but the last is too wide: it goes on below, further in."""
+    parts = [[cell] if k == len(line) - 1 else _pieces(cell) for k, cell in enumerate(line)]
+    return [[p[i] if i < len(p) else "" for p in parts] for i in range(max(len(p) for p in parts))]
+
+
+def _pieces(cell: str) -> list[str]:
+    """A cell in pieces of at most CELL columns, parted at spaces where there are any in the second half of a piece."""
+    pieces = []
+    while columns(cell) > CELL:
+        n = min(len(cell), 2 * CELL)
+        while columns(cell[:n]) > CELL:
+            n -= 1
+        at = cell.rfind(" ", CELL // 2, n + 1)
+        n = at if at > 0 else n
+        pieces.append(cell[:n].rstrip())
+        cell = "    " + cell[n:].lstrip()
+    return [*pieces, cell]
+
+
 def to_text(trace: Trace, max_rows: int | None = SHOWN_ROWS, layout: str = "sides") -> str:
     """The table in columns."""
     heads, lines = cells(trace, layout, max_rows)
-    widths = [min(max(len(line[k]) for line in [heads, *lines]), 78) for k in range(len(heads))]
+    lines = [part for line in lines for part in _wrapped(line)]
+    widths = [max(columns(line[k]) for line in [heads, *lines]) for k in range(len(heads))]
     widths[-1] = len(heads[-1]) + 1
-    text = [" | ".join(f"{c:<{w}}" for c, w in zip(heads, widths, strict=True)).rstrip(),
+    text = [" | ".join(padded(c, w) for c, w in zip(heads, widths, strict=True)).rstrip(),
             "+".join("-" * (w + (1 if k in (0, len(widths) - 1) else 2)) for k, w in enumerate(widths))]
-    text += [" | ".join(f"{c:<{w}}" for c, w in zip(line, widths, strict=True)).rstrip() for line in lines]
+    text += [" | ".join(padded(c, w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines]
     if trace.note:
         text.append(trace.note)
     return "\n".join(text)
