@@ -87,6 +87,27 @@ def test_an_index_out_of_bounds_names_the_array_the_user_gave(build):
         checked(3)
 
 
+@pytest.mark.parametrize(("shape", "axis", "index", "fits"), [
+    ((3, 0), 0, [0, 9], False), ((3, 0), 0, [0, -4], False), ((3, 0), 0, [2, -3], True), ((0, 3), 1, [9], False), ((0, 3), 1, [-3, 2], True),
+    ((0, 0), 0, [0], False), ((0, 0), 1, [0], False), ((2, 3, 0), 1, [3], False), ((3, 0), 0, [], True)])
+def test_indices_are_looked_at_where_there_is_nothing_to_take(shape, axis, index, fits):
+    a, at = np.zeros(shape), np.array(index, np.int64)
+    place = (slice(None),) * axis
+    for sizes in (shape, tuple("abc"[:len(shape)])):
+        x, i = gd.input("x", sizes), gd.input("i", at.shape, "int64")
+        for y in (x[(*place, i)], gd.take(x, i, axis=axis)):
+            for passes in (None, ()):
+                f = gd.function([x, i], y, passes=passes)
+                if fits:
+                    assert f(a, at).shape == a[(*place, at)].shape
+                else:
+                    with pytest.raises(OutOfBounds, match=rf"is out of bounds for axis {axis} with size {shape[axis]}"):
+                        f(a, at)
+                    with pytest.raises(IndexError):
+                        a[(*place, at)]
+                checked(1)
+
+
 def test_a_missing_value_has_one_place():
     x, q = gd.input("x"), gd.input("q")
     for call in (lambda: gd.evaluate(x * q, {x: 1.0}), lambda: gd.trace(x * q, at={x: 1.0}), lambda: gd.evaluate(x * q, {x: 1.0, q: "a"})):

@@ -51,6 +51,9 @@ def _gather_lower(ctx: Any, node: Node) -> Any:
     index, mode = moved_inside(node.inputs[1], node.inputs[0].shape[axis])
     x, i = _three(ctx.raw(node.inputs[0]), ctx, axis, 1), ctx.raw(index)
     out = ctx.new(node.shape, node.dtype)
+    if not node.size and node.inputs[1].size:           # the kernel looks at no index then, and one may be out of bounds
+        at = ctx.reshape(ctx.raw(node.inputs[1]), (node.inputs[1].size,))
+        i = ctx.emit("ravel_index", ctx.new(at.shape, INT64), [at], [node.inputs[0].shape[axis], axis])
     ctx.emit("gather", _three(out, ctx, axis, len(i.shape)), [x, ctx.reshape(i, (int(np.prod(i.shape)),))], [axis, mode] if mode else [axis])
     return out
 
