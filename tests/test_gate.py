@@ -536,6 +536,10 @@ def test_numbers_that_do_not_fit_are_told_as_numbers(dtype, value, message):
     assert str(info.value).startswith(f"argument x: {message}") and ("hint" in str(info.value)) == ("hint" in message)
     with pytest.raises(DTypeError) as info:
         gd.evaluate(x, {x: value})
+    if type(value) is int and abs(value) >= 2**63:
+        w = gd.variable(np.zeros((), dtype), "w")
+        with pytest.raises(DTypeError, match=r"(?s)^w: value: .*test_gate\.py"):
+            w.value = value
     lines = str(info.value).split("\n")
     assert lines[0].startswith(f"evaluate: argument x: {message.partition(chr(10))[0]}") and lines[1].startswith("  at      test_gate.py")
     assert [line[:8] for line in lines[2:]] == ["  hint  "] * ("hint" in message)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import as_dtype, clean_bools, of_integers, overflows, read_only
-from ..errors import DTypeError, NodeTypeError, ShapeError
+from ..errors import DTypeError, NodeTypeError, OutOfRange, ShapeError
 from .build import VARIABLE, check_name, checked_array, leaf, public
 from .locks import renewed
 from .node import Node
@@ -42,7 +42,10 @@ class Storage:
             new = clean_bools(new)
         weak = type(value) in (float, int, list, tuple)
         if weak:
-            new = of_integers(new, self.array.dtype)
+            try:
+                new = of_integers(new, self.array.dtype)
+            except OutOfRange as error:
+                raise DTypeError(f"value: {error}") from None
         whole = new.dtype.kind in "iu" and self.array.dtype.kind in "iu"
         if new.dtype.kind == "O" or not (np.can_cast(new.dtype, self.array.dtype, "same_kind") or (weak and whole)):
             raise DTypeError(f"value: cannot store {new.dtype} in a variable of {self.array.dtype}\nhint: cast it with astype")
