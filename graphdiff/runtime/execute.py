@@ -74,22 +74,10 @@ class Gate:
         if isinstance(value, np.ma.MaskedArray):
             raise DTypeError(f"argument {self.name}: masked arrays are not supported; use .filled(value)")
         weak = not isinstance(value, (_ndarray, np.generic)) and not hasattr(value, "__array__")
-        try:
-            array = np.asarray(value)
-        except (ValueError, OverflowError) as error:
-            if not weak:        # raised by the value's own __array__
-                raise
-            raise DTypeError(f"argument {self.name}: cannot make an array of it: {error}") from None
-        except NodeTypeError:                   # of a node in it
-            if not holds_nodes(value):
-                raise
-            raise DTypeError(f"argument {self.name}: a list that holds nodes was given where numbers are needed") from None
         want = self.dtype
-        if weak:
-            try:
-                array = of_integers(array, want)
-            except OutOfRange as error:
-                raise DTypeError(f"argument {self.name}: {error}") from None
+        array = self._array(value, weak)
+        if weak and array.dtype.kind in "Ou":
+            array = self._of_integers(array)
         kind = array.dtype.kind
         if kind not in "biuf" or array.dtype.itemsize > 8 or (array.dtype.kind == "u" and array.dtype.itemsize == 8):
             raise DTypeError(f"argument {self.name}: {show_name(str(array.dtype))} given, {want.name} wanted"
@@ -108,6 +96,25 @@ class Gate:
             raise DTypeError(f"argument {self.name}: needs a C-contiguous aligned native {want.name} array here, because it would "
                              "have to be converted at every call")
         return np.array(array, want, order="C", copy=True, subok=False)
+
+    # Short, as all functions here with a handler: see Loaded._call_arrays.
+    def _array(self, value: Any, weak: bool) -> Any:
+        try:
+            return np.asarray(value)
+        except (ValueError, OverflowError) as error:
+            if not weak:        # raised by the value's own __array__
+                raise
+            raise DTypeError(f"argument {self.name}: cannot make an array of it: {error}") from None
+        except NodeTypeError:                   # of a node in it
+            if not holds_nodes(value):
+                raise
+            raise DTypeError(f"argument {self.name}: a list that holds nodes was given where numbers are needed") from None
+
+    def _of_integers(self, array: Any) -> Any:
+        try:
+            return of_integers(array, self.dtype)
+        except OutOfRange as error:
+            raise DTypeError(f"argument {self.name}: {error}") from None
 
     def _clean(self, array: Any, convert: bool) -> Any:
         clean = clean_bools(array)
