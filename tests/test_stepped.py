@@ -54,6 +54,22 @@ def test_of_one_operand_that_lies_apart(name, dtype):
         checked()
 
 
+@pytest.mark.parametrize("dtype", ["float64", "int64"])
+@pytest.mark.parametrize("name", ["negative", "abs", "sign", "square", "relu", "reciprocal", "sqrt", "floor", "ceil", "rint", "trunc"])
+def test_of_every_other_element_of_many(name, dtype):
+    """From 4096 elements of a call on they are loaded one by one: at lengths around that, and around calls of 8192, of rows of their own, too;
+    the last one may be the last of the array."""
+    if dtype == "int64" and name not in ("negative", "abs", "sign", "square", "relu"):
+        return
+    op = getattr(gd, name)
+    for shape in ((4095,), (4096,), (4097,), (4103,), (8191,), (8193,), (12_289,), (20_480,), (3, 4099), (2, 5, 4104)):
+        for first in (0, 1):
+            x = rand(*shape[:-1], 2 * shape[-1] - 1 + first, dtype=dtype, seed=first)
+            apart = run(lambda v, first=first: op(v[..., first::2]), x)
+            assert apart.shape == shape and same(apart, run(op, np.ascontiguousarray(x[..., first::2])))
+            checked()
+
+
 @pytest.mark.parametrize("dtype", [*DTYPES, "float16", "uint8"])
 @pytest.mark.parametrize("view", VIEWS)
 def test_added_to_what_lies_apart(view, dtype):

@@ -122,7 +122,7 @@ def source():
         out += [f"void t_{f}_block_{tn}(int64_t n, const T *x, T *y) {{ N_(vm_{f}_block)(n, x, y); }}" for f in BLOCK]
         out += [f"void t_{f}_block_{tn}(int64_t n, const T *x, const T *z, T *y) {{ N_(vm_{f}_block)(n, x, z, y); }}"
                 for f in BLOCK2]
-        out += [f"void t_{f}_two_{tn}(int64_t n, const T *x, T *y, T *z) {{ N_(vm_{f}_two_block)(n, x, y, z); }}" for f in TWO]
+        out += [f"void t_{f}_two_{tn}(int64_t n, const T *x, T *y, T *z) {{ N_(vm_{f}_two_block)(n, x, y, z); }}" for f in (*TWO, "sigmoids")]
         out += [f"#undef {name}" for name in "T U I TN GD_T_FLOAT GD_T_BITS".split()]
     out.append(REFERENCE_C)
     for f in sorted(LIBM | OWN):
@@ -577,16 +577,18 @@ def test_float32_powers_of_bases_beside_1(libraries):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("name", TWO)
+@pytest.mark.parametrize("name", [*TWO, "sigmoids"])
 def test_two_functions_at_once_have_the_bits_they_have_alone(name, dtype, libraries):
-    """Ordinary arguments, all kinds of them, and special ones among others; of every length; over the argument's own array."""
+    """Also sigmoid(x) and sigmoid(-x). Ordinary arguments, all kinds of them, and special ones among others; of every length; over the
+    argument's own array."""
     rng = np.random.default_rng(23)
     special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 5e-324, 50.0, -50.0, 87.0, 104.0, -104.0, 350.0, 720.0, -750.0, 1e30]
     wide = np.r_[rng.uniform(-120, 120, 900), rng.uniform(-800, 800, 400), special, rng.choice([-1, 1], 500) * 2.0 ** rng.uniform(-140, 10, 500)]
     for x in (rng.uniform(-6, 6, 3001), wide, *(wide[k:k + 1] for k in range(0, wide.size, 60)), *(rng.uniform(-1, 1, n) for n in range(1, 36))):
         x = x.astype(dtype)
         for lib in libraries:
-            want = lib(name + "_block", x).tobytes(), lib(TWO[name] + "_block", x).tobytes()
+            first, second, z = ("sigmoid", "sigmoid", -x) if name == "sigmoids" else (name, TWO[name], x)
+            want = lib(first + "_block", x).tobytes(), lib(second + "_block", z).tobytes()
             y, z, over = np.empty_like(x), np.empty_like(x), x.copy()
             lib(name + "_two", x, y, out=z)
             assert (y.tobytes(), z.tobytes()) == want, lib.isa

@@ -156,8 +156,8 @@ typedef void (*gdi_norm_row_fn)(const gdi_norm_row *a);
 /* Several operations as one loop (loops.c), longer expressions before those they contain, and how many inputs one may have. */
 enum gdi_loop { GDI_LOOP_ROOT_STEP, GDI_LOOP_BLEND_SQUARE, GDI_LOOP_BLEND, GDI_LOOP_GATE, GDI_LOOP_DIFFERENCE, GDI_LOOP_OPPOSITE, GDI_LOOPS };
 enum { GDI_LOOP_VALUES = 5 };
-/* Two results of one loop: functions of one value, and relu with what it lets through. */
-enum gdi_two { GDI_TWO_SIGMOID, GDI_TWO_TANH, GDI_TWO_SIN, GDI_TWO_GATE, GDI_TWOS };
+/* Two results of one loop: functions of one value, relu with what it lets through, and sigmoid(x) with sigmoid(-x). */
+enum gdi_two { GDI_TWO_SIGMOID, GDI_TWO_TANH, GDI_TWO_SIN, GDI_TWO_GATE, GDI_TWO_SIGMOIDS, GDI_TWOS };
 
 /* One table per ISA, in isa/maps_<isa>.c. */
 typedef struct gdi_table {

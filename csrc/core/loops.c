@@ -193,11 +193,34 @@ static const struct { int16_t first, second; } twos[] = {
     [GDI_TWO_SIN] = {GD_OP_SIN, GD_OP_COS},
 };
 
+/* Is operand or register `value`, or the memory it lies in, written by line i? */
+static int is_written(const gdi_group *g, int i, int value)
+{
+    const int to = (int)line_at(g, i)[2];
+    return to == value || (to < g->n_out && value < g->n && g->place[to].base == g->place[value].base && g->place[to].offset == g->place[value].offset);
+}
+
+/* sigmoid(x) and sigmoid(-x), with -x between them, which nothing else reads. */
+static int find_sigmoids(gdi_group *g, const gdi_table *t, int i, gdi_micro *m)
+{
+    const int64_t *a = line_at(g, i), *minus = a + GDI_FUSED_LINE, *b = minus + GDI_FUSED_LINE;
+    if (i + 2 >= g->lines || g->gone[i + 2] || a[0] != GD_OP_SIGMOID || minus[0] != GD_OP_NEGATIVE || b[0] != GD_OP_SIGMOID)
+        return 0;
+    if (minus[1] != a[1] || b[1] != a[1] || minus[3] != a[3] || b[2] == a[2] || is_written(g, i, (int)a[3]) || maker(g, b[3], i + 2) != i + 1)
+        return 0;
+    const uint8_t x = (uint8_t)a[3];
+    g->gone[i] = g->gone[i + 1] = g->gone[i + 2] = 1;
+    *m = (gdi_micro){.two = t->two[a[1] == GD_FLOAT64][GDI_TWO_SIGMOIDS], .to = (uint8_t)a[2], .also = (uint8_t)b[2], .from = {x, x, x, x, x}};
+    return 1;
+}
+
 int gdi_find_two(gdi_group *g, const gdi_table *t, int i, gdi_micro *m)
 {
     const int64_t *a = line_at(g, i), *b = a + GDI_FUSED_LINE;
     if (i + 1 >= g->lines || g->gone[i] || g->gone[i + 1] || (a[1] != GD_FLOAT32 && a[1] != GD_FLOAT64))
         return 0;
+    if (find_sigmoids(g, t, i, m))
+        return 1;
     if (a[1] != b[1] || a[4] >= 0 || b[4] >= 0 || a[3] != b[3] || a[2] == a[3] || a[2] == b[2])
         return 0;
     for (int k = 0; k < (int)(sizeof twos / sizeof *twos); k++) {
@@ -211,13 +234,6 @@ int gdi_find_two(gdi_group *g, const gdi_table *t, int i, gdi_micro *m)
         return 1;
     }
     return 0;
-}
-
-/* Is operand or register `value`, or the memory it lies in, written by line i? */
-static int is_written(const gdi_group *g, int i, int value)
-{
-    const int to = (int)line_at(g, i)[2];
-    return to == value || (to < g->n_out && value < g->n && g->place[to].base == g->place[value].base && g->place[to].offset == g->place[value].offset);
 }
 
 /* relu is done later than it stands, so that nothing may read what it makes before, nor write what it reads. */

@@ -290,6 +290,36 @@ static void test_twos(void)
         }
 }
 
+/* sigmoid(x) and sigmoid(-x): lines that follow each other, with a -x that nobody else reads. */
+static void test_sigmoids(void)
+{
+    const gdi_table *t = gdi_active();
+    gdi_micro m;
+    int64_t line[][GDI_FUSED_LINE] = {{GD_OP_SIGMOID, GD_FLOAT64, 4, 1, -1, -1}, {GD_OP_NEGATIVE, GD_FLOAT64, 5, 1, -1, -1},
+                                      {GD_OP_SIGMOID, GD_FLOAT64, 6, 5, -1, -1}, {GD_OP_ADD, GD_FLOAT64, 0, 6, 4, -1}};
+    const int64_t (*lines)[GDI_FUSED_LINE] = (const int64_t (*)[GDI_FUSED_LINE])line;
+    gdi_group g = small_group(lines, 4);
+    CHECK(gdi_find_two(&g, t, 1, &m) == 0 && gdi_find_two(&g, t, 2, &m) == 0);
+    CHECK(gdi_find_two(&g, t, 0, &m) == 1 && g.gone[0] && g.gone[1] && g.gone[2] && !g.gone[3]);
+    CHECK(m.two == t->two[1][GDI_TWO_SIGMOIDS] && m.to == 4 && m.also == 6 && m.from[0] == 1 && !m.fn);
+    line[2][2] = 5, line[3][3] = 5, g = small_group(lines, 4);             /* over -x */
+    CHECK(gdi_find_two(&g, t, 0, &m) == 1 && m.also == 5);
+    line[2][2] = 6, g = small_group(lines, 4);                             /* -x is read again */
+    CHECK(gdi_find_two(&g, t, 0, &m) == 0 && !g.gone[1]);
+    line[3][3] = 6, line[0][2] = 0, line[3][4] = 6, g = small_group(lines, 4), g.place[0] = g.place[1];      /* the first is written over x */
+    CHECK(gdi_find_two(&g, t, 0, &m) == 0);
+    g = small_group(lines, 4);
+    CHECK(gdi_find_two(&g, t, 0, &m) == 1 && m.to == 0);
+    line[0][2] = 4, line[1][3] = 2, g = small_group(lines, 4);             /* minus another */
+    CHECK(gdi_find_two(&g, t, 0, &m) == 0);
+    line[1][3] = 1, line[2][3] = 3, g = small_group(lines, 4);
+    CHECK(gdi_find_two(&g, t, 0, &m) == 0);
+    line[2][3] = 5, line[1][2] = 0, line[2][3] = 0, g = small_group(lines, 4);      /* -x is a result */
+    CHECK(gdi_find_two(&g, t, 0, &m) == 0);
+    line[1][2] = line[2][3] = 5, g = small_group(lines, 2);                /* the group ends */
+    CHECK(gdi_find_two(&g, t, 0, &m) == 0);
+}
+
 int main(int argc, char **argv)
 {
     const int rounds = getenv("GRAPHDIFF_LONG") ? 4000 : 300;
@@ -301,6 +331,7 @@ int main(int argc, char **argv)
     test_pairs();
     test_choices();
     test_twos();
+    test_sigmoids();
     for (int i = 0; i < rounds; i++)
         CHECK(one_step());
     CHECK(gd_alloc_live() == 0);

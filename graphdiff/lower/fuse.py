@@ -109,26 +109,35 @@ def _can_be_summed(v: View, axes: int, row: int, longest: int = COLUMN[1]) -> bo
 
 
 def _side_by_side(members: Sequence[Any]) -> Sequence[Any]:
-    """Functions of one value that one loop does (TWO) follow each other: the later one moves up."""
+    """Functions of one value that one loop does follow each other (TWO; sigmoid(x), -x and sigmoid(-x)): the later ones move up."""
     waiting: dict[Any, int] = {}
-    partner: dict[int, int] = {}
-    for i, (op, _, ins, _, _) in enumerate(members):
+    minus: dict[int, int] = {}
+    together: dict[int, tuple[int, ...]] = {}        # the first of those in running order -> all of them, as the loop has them
+    for i, (op, outs, ins, _, _) in enumerate(members):
+        if op == "negative":
+            minus[outs[0].buffer] = i
         other = TWO.get(op)
         if other is not None:
             first = waiting.pop((other, ins[0].layout), None)
             if first is None:
                 waiting[op, ins[0].layout] = i
             else:
-                partner[first] = i
-    if not partner:
+                together[first] = first, i
+    for (op, _), i in list(waiting.items()):
+        turned = minus.get(members[i][2][0].buffer) if op == "sigmoid" else None
+        if turned is not None:
+            first = waiting.get((op, members[turned][2][0].layout))
+            if first is not None:
+                together[min(first, turned)] = first, turned, i
+    if not together:
         return members
-    moved = set(partner.values())
+    moved = {i for some in together.values() for i in some}
     order = []
     for i, m in enumerate(members):
-        if i not in moved:
+        if i in together:
+            order += [members[k] for k in together[i]]
+        elif i not in moved:
             order.append(m)
-            if i in partner:
-                order.append(members[partner[i]])
     return order
 
 

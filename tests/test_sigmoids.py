@@ -1,0 +1,76 @@
+"""sigmoid(x) and sigmoid(-x) of one group: one loop makes both, with the bits that each has alone, and the derivatives that ask for both
+(of logaddexp, silu, gelu_tanh) have the bits of their operations one by one."""
+import numpy as np
+import pytest
+from counting import checked
+
+import graphdiff as gd
+
+UNFUSED = ("merge", "algebra", "stable_forms", "fold", "in_place")
+SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 7.79, 7.81, -7.81, 84.0, -84.5, 104.0, -104.0, 699.0, -701.0, 745.0, -760.0, 1e30, -1e30]
+
+
+def sample(n, dtype, spread=6.0):
+    """Ordinary numbers, and, from 30 on, special ones among them."""
+    x = np.random.default_rng(n).uniform(-spread, spread, n)
+    if n > 30:
+        x[3:3 + len(SPECIAL)] = SPECIAL
+    return x.astype(dtype)
+
+
+def lines(f):
+    return [[line[0] for line in attrs] for op, _, _, attrs, *_ in f.program.instrs if op == "fused"]
+
+
+def has_bits_of_operations(inputs, outputs, arrays):
+    """The fused function, whose results are those of the operations one by one, to the last bit (but for signs of NaN)."""
+    f = gd.function(inputs, outputs, threads=1)
+    want = gd.function(inputs, outputs, passes=UNFUSED, threads=1)(*arrays)
+    for a, b in zip(f(*arrays), want, strict=True):
+        assert np.where(np.isnan(a), np.nan, a).tobytes() == np.where(np.isnan(b), np.nan, b).tobytes() and a.dtype == b.dtype
+        checked()
+    return f
+
+
+def stand_together(ops):
+    return any(ops[i:i + 3] == ["sigmoid", "negative", "sigmoid"] for i in range(len(ops)))
+
+
+@pytest.mark.parametrize("spread", [6.0, 900.0])
+@pytest.mark.parametrize("n", [2, 7, 17, 513, 3001, 100_003])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sigmoids_of_x_and_of_minus_x_stand_together(n, dtype, spread):
+    """Whichever is written first, with other operations between them, whether x is an input or is written over by one of them."""
+    x, y = gd.input("x", (n,), dtype), gd.input("y", (n,), dtype)
+    a, b = sample(n, dtype, spread), sample(n + 1, dtype)[:-1]
+    for z in (x, x * y):
+        minus = -z
+        plus_first = gd.sigmoid(z)
+        for outputs in ([gd.tanh(plus_first) + y, gd.sigmoid(minus) * y], [gd.sigmoid(minus) * y, gd.tanh(gd.sigmoid(z)) - x],
+                        [gd.sigmoid(z), gd.sigmoid(minus)]):
+            (ops,) = lines(has_bits_of_operations([x, y], outputs, [a, b]))
+            assert stand_together(ops)
+            checked()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_minus_x_that_others_read_is_made(dtype):
+    x, y = gd.input("x", (1000,), dtype), gd.input("y", (1000,), dtype)
+    a, b = sample(1000, dtype), sample(1001, dtype)[1:]
+    minus = -(x * y)
+    for outputs in ([gd.sigmoid(x * y), gd.sigmoid(minus), minus], [gd.sigmoid(x * y) + gd.sigmoid(minus) * gd.exp(minus)],
+                    [gd.sigmoid(minus), *gd.grad(gd.sum(gd.sigmoid(minus) + gd.sigmoid(x * y) * y), [x, y])]):
+        has_bits_of_operations([x, y], outputs, [a, b])
+
+
+@pytest.mark.parametrize("n", [5, 1000, 20_011])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_derivatives_that_ask_for_both_sigmoids(n, dtype):
+    x, y, g = (gd.input(c, (n,), dtype) for c in "xyg")
+    a, b, c = sample(n, dtype), sample(n + 2, dtype)[2:], sample(n + 3, dtype)[3:]
+    slopes = gd.grad(gd.logaddexp(x, y), [x, y], cotangent=g)
+    for outputs in (slopes, [slopes[0] - slopes[1]], gd.grad(gd.silu(x), [x], cotangent=g), gd.grad(gd.gelu_tanh(x), [x], cotangent=g)):
+        used = [x, y, g] if len(outputs) == 2 or outputs[0].op.name == "subtract" else [x, g]
+        (ops,) = lines(has_bits_of_operations(used, outputs, [a, b, c] if len(used) == 3 else [a, c]))
+        assert stand_together(ops)
+        checked()
