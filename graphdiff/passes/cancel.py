@@ -316,7 +316,11 @@ def where(r: Rewriting, cond: Value, a: Value, b: Value) -> Value | None:
     if first and any(p.power for p in b.parts):                 # the tangent of one that has the scale of the other taken for a number
         known = [k for k, v in ((True, a), (False, b)) if _key(r, v, "where", (k,), node.inputs[:1], node.shape) in r.moved and len(v.parts) == 1]
         if not known:
-            return None
+            (p, *more), (q, *others) = a.parts, b.parts
+            if more or others or p.power != q.power or not node.inputs[1].shape == node.inputs[2].shape == node.shape:
+                return None
+            twin = r.make("where", (r.new[id(node.inputs[0])], p.twin, q.twin), node.shape)
+            return a._replace(parts=(Part(p.power, twin, r.here, p.divides and q.divides),))
         first = known[0]
     v, other, k = (a, b, 1) if first else (b, a, 2)
     if node.inputs[k].shape != node.shape:
