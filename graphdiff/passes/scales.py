@@ -271,6 +271,9 @@ def _built(form: Form, node: Node, before: float, new: dict[int, Node], kept: li
     return kept[-1]
 
 
+_LOOKED_AT = PLACED | DIVIDING | {"log1p"}
+
+
 def turned_sigmoids(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
     """1 - sigmoid(x) that divides, or of which the logarithm is taken, as sigmoid(-x), which does not lose its digits, and 1 - softmax(x) of two
     classes as that of the other one; also of elements that were picked before, and where it is picked or put together with others first."""
@@ -278,21 +281,24 @@ def turned_sigmoids(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
     later: list[Node] = []              # 1 - x that something moves
     logarithms: list[Node] = []
     for node in order:
-        if node.op.name in PLACED:
+        name = node.op.name
+        if name not in _LOOKED_AT:
+            continue
+        if name in PLACED:
             later += [x for x in node.inputs if x.op.name == "subtract" and is_one(x.inputs[0]) and x.dtype.kind == "f"]
             continue
         if node.dtype.kind != "f":
             continue
-        x = node.inputs[-1] if node.inputs else node
-        if node.op.name in DIVIDING and x.op.name == "subtract" and is_one(x.inputs[0]) and x.shape == x.inputs[1].shape:
+        x = node.inputs[-1]
+        if name in DIVIDING and x.op.name == "subtract" and is_one(x.inputs[0]) and x.shape == x.inputs[1].shape:
             found = _rest_of(x.inputs[1])
-        elif node.op.name == "log1p" and x.op.name == "negative":
+        elif name == "log1p" and x.op.name == "negative":
             x, found = node, _rest_of(x.inputs[0])
         else:
             continue
         if found is not None:
             turned[id(x)] = found
-        elif node.op.name in ("log", "log1p"):
+        elif name in ("log", "log1p"):
             logarithms.append(node)
     many = {id(node): form for node in logarithms if (form := rest_of_many(node)) is not None}
     later = [x for x in later if id(x) not in turned and x.shape == x.inputs[1].shape and _rest_of(x.inputs[1]) is not None]
