@@ -19,7 +19,7 @@ from ..ops.families import cast
 from ..ops.movement import expand_to
 from ..ops.unary import negative
 from ..specs import format_shape
-from .reverse import _check_float, connected, expanded, picked, sweep, times
+from .reverse import _check_float, expanded, formed, picked, sweep, times
 
 
 @public
@@ -74,10 +74,14 @@ def push(ys: Sequence[Node], xs: Sequence[Node], tangents: dict[int, Any], whole
     stop = {id(x) for x in xs}
     order = toposort(ys, stop=stop if whole else ())
     given = {} if whole else {k: tangents.pop(k) for k in stop}
-    reach, scope = connected(order, xs), CONTEXT.now[2]
+    scope = CONTEXT.now[2]
+    order, reach, forms = formed(order, xs, "tangent")
     for node in order:
         key = id(node)
         if key not in reach or key in tangents:
+            continue
+        if forms and key in forms:
+            tangents[key] = tangents.get(id(forms[key]), ZERO)
             continue
         op, own = node.op, given.get(key, ZERO)
         ts = [tangents.get(id(x)) for x in node.inputs]

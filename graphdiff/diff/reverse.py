@@ -21,6 +21,7 @@ from ..ops.families import cast
 from ..ops.movement import RESHAPE, sum_to
 from ..ops.unary import negative
 from ..specs import format_shape
+from .forms import FORMS, better
 
 
 @public
@@ -95,13 +96,30 @@ def _seed(y: Node, cotangent: Any) -> Node:
 def connected(order: Sequence[Node], targets: Sequence[Node]) -> set[int]:
     """Ids of the nodes of `order` from which a target can be reached along differentiable edges."""
     reach = {id(t) for t in targets}
+    _reached(order, reach)
+    return reach
+
+
+def _reached(order: Sequence[Node], reach: set[int]) -> None:
     for node in order:
         if node.op.cuts is None and node.dtype.kind == "f" and id(node) not in reach:
             for x in node.inputs:
                 if id(x) in reach:
                     reach.add(id(node))
                     break
-    return reach
+
+
+def formed(order: list[Node], targets: Sequence[Node], kind: str) -> tuple[list[Node], set[int], dict[int, Node]]:
+    """The order, with what some nodes are differentiated as in the place of themselves; ids of what reaches a target; and these by id."""
+    reach = connected(order, targets)
+    if all(node.op.name not in FORMS for node in order):
+        return order, reach, {}
+    before = CONTEXT.now
+    order, forms = better(order, reach, {id(t) for t in targets}, kind)
+    CONTEXT.now = before
+    if forms:
+        _reached(order, reach)
+    return order, reach, forms
 
 
 def sweep(y: Node, targets: Sequence[Node], seed: Node, ledger: dict[int, list[Any]] | None = None) -> dict[int, Any]:
@@ -109,8 +127,7 @@ def sweep(y: Node, targets: Sequence[Node], seed: Node, ledger: dict[int, list[A
 
     ledger, when given, is filled: id(node) -> [(consumer, operand, contribution, sum so far), ...] in order of arrival.
     """
-    order = toposort([y])
-    reach = connected(order, targets)
+    order, reach, forms = formed(toposort([y]), targets, "adjoint")
     wanted = {id(t) for t in targets}
     pending: dict[int, Any] = {id(y): seed} if id(y) in reach else {}
     result: dict[int, Any] = {}
@@ -125,6 +142,9 @@ def sweep(y: Node, targets: Sequence[Node], seed: Node, ledger: dict[int, list[A
         op = node.op
         inputs = node.inputs
         if not inputs or op.cuts is not None:
+            continue
+        if forms and key in forms:
+            pending[id(forms[key])] = g
             continue
         if g is ZERO or op.zero:
             for x in inputs:

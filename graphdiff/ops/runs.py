@@ -56,7 +56,7 @@ def _whole(runs: Runs, n: Any) -> bool:
     return len(runs) == 1 and runs[0] == (0, 1, n)
 
 
-def _turned_back(runs: Runs, n: Any) -> Runs | None:
+def turned_back(runs: Runs, n: Any) -> Runs | None:
     """The runs that undo these, where they are all there is or its two ends exchanged."""
     if _whole(runs, n):
         return runs
@@ -89,7 +89,7 @@ def _added(g: Node, axis: int, runs: Runs, n: Any) -> Node:
 
 def _vjp(g: Node, node: Node, needs: Any) -> Any:
     (x,), (runs,) = node.inputs, node._attrs
-    back = [_turned_back(parts, n) for parts, n in zip(runs, x.shape, strict=True)]
+    back = [turned_back(parts, n) for parts, n in zip(runs, x.shape, strict=True)]
     g = take_runs(g, tuple([b or ((0, 1, n),) for b, n in zip(back, g.shape, strict=True)]))
     for axis, (parts, undone) in enumerate(zip(runs, back, strict=True)):
         if undone is None:

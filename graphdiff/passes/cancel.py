@@ -9,7 +9,8 @@ without it.
 
 A value has one scale. Where two meet, the one that may overflow as it is written is kept, and the other is an operand like any. If it would
 have cancelled later it has its turn in another round, over what the first has become, so that a logarithm and its derivative are made stable
-together. What is picked from a value (elements, a choice by a condition) has m picked likewise, and gives it back where it is scattered.
+together. What is picked from a value (elements, a choice by a condition) has m picked likewise, and gives it back where it is scattered; so
+has what is put together of several values (joined.py). What a checkpoint computes again has the scale of what it computed first.
 
 Of exp(x) / (1 + exp(x)), whose derivatives are written as differences, what multiplies 1 - sigmoid(x) is found in sums of few terms: in first
 derivatives, not in all second ones.
@@ -23,8 +24,9 @@ from typing import Any
 from ..dtypes import BOOL
 from ..graph.node import Node
 from ..graph.walk import toposort
+from .joined import added, cut_out, each_over, joined, put_back, rolled_back
 from .rewriting import Rewriting
-from .scales import Moved, Part, Scale, Value, is_one, is_zero, long_axes, made_softmaxes, scales, turned_sigmoids
+from .scales import Joined, Moved, Part, Scale, Value, everywhere, is_one, is_zero, long_axes, made_softmaxes, scales, turned_sigmoids
 from .simplify import VIEWS, Ordered, merge
 
 _KEEPING = VIEWS | {"cast"}      # a 1 stays 1
@@ -159,7 +161,8 @@ def divisor(r: Rewriting, v: Value, node: Node) -> Part | None:
     if len(v.parts) == 1:
         return v.parts[0]
     if not v.scale.one_sided:
-        v.scale.root.one_sided = r.again = True
+        for root in v.scale.roots:
+            root.one_sided = r.again = True
         return None
     powers = [p.power for p in v.parts]
     scale = v.scale
@@ -244,48 +247,44 @@ def _moved(r: Rewriting, a: Value, op: str, attrs: tuple[Any, ...], others: tupl
     key = _key(r, a, op, attrs, others, before)
     scale = r.moved.get(key)
     if scale is None:
-        root = a.scale.root
-        scale = r.moved[key] = Scale(root.e, (), Moved(a.scale, a.places, before, op, attrs, others, r.node.shape))
-        scale.one_sided = root.one_sided
+        scale = r.moved[key] = Scale(a.scale.e, (), Moved(a.scale, a.places, before, op, attrs, others, r.node.shape))
+        scale.one_sided = a.scale.one_sided
     return scale
 
 
-def _everywhere(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return long_axes(shape, range(len(shape)))
-
-
-def _each_over(r: Rewriting, v: Value, inputs: Callable[[Node], tuple[Node, ...]], scale: Scale, places: tuple[int, ...], divides: bool) -> Value:
-    """The node's op on every part, beside other operands."""
-    op, attrs, shape = r.node.op.name, r.node._attrs, r.node.shape
-    alone = len(v.parts) == 1           # then it is made of what took the place of the operand already
-    return Value(scale, places, tuple([Part(
-        p.power, r.make(op, inputs(p.twin), shape, attrs), r.here if alone else r.make(op, inputs(p.written), shape, attrs), divides and p.divides,
-        p.crossed and not alone) for p in v.parts]))
+def same(r: Rewriting, v: Value, *_: Value) -> Value | None:
+    """The first operand, kept apart."""
+    return v if len(v.parts) > 1 else v._replace(parts=(v.parts[0]._replace(written=r.here, crossed=False),))
 
 
 def picked(r: Rewriting, a: Value, *_: Value) -> Value | None:
     """Elements of an array, in another shape: so are those of m."""
+    back = cut_out(r, a) if r.node.op.name == "slice" else rolled_back(r, a) if r.node.op.name == "runs" else None
+    if back is not None:
+        return back if back.parts else None
     node = r.node
     scale = _moved(r, a, node.op.name, node._attrs, node.inputs[1:], node.inputs[0].shape)
     others = tuple([r.new[id(x)] for x in node.inputs[1:]])
-    v = _each_over(r, a, lambda x: (x, *others), scale, _everywhere(node.shape), True)
+    v = each_over(r, a, lambda x: (x, *others), scale, everywhere(node.shape), True)
     return v._replace(parts=tuple([p._replace(twin=r.ones(node.shape)) if is_one(q.twin) else p for p, q in zip(v.parts, a.parts, strict=True)]))
 
 
 def returned(r: Rewriting, v: Value, op: str, attrs: Any, others: tuple[Node, ...]) -> Value | None:
     """Elements that were picked by op, back where they came from, among zeros."""
     node, moved = r.node, v.scale.moved
-    if (moved is None or moved.op != op or moved.before != node.shape or v.places != _everywhere(moved.after) or
+    shape = node.inputs[-1].shape       # of those that were picked; a reshape may have got axes of 1 since
+    if (not isinstance(moved, Moved) or moved.op != op or moved.before != node.shape or v.places != everywhere(shape) or
+            [n for n in shape if n != 1] != [n for n in moved.after if n != 1] or
             (attrs is not None and moved.attrs != attrs) or any(x is not y for x, y in zip(moved.others, others, strict=True))):
         return None
     before = [r.new[id(x)] for x in node.inputs[:-1]]
-    return _each_over(r, v, lambda x: (*before, x), moved.scale, moved.places, op == "reshape")
+    return each_over(r, v, lambda x: (*before, x), moved.scale, moved.places, op == "reshape")
 
 
 def scattered(r: Rewriting, x: Value, at: Value, v: Value) -> Value | None:
     node = r.node
     moved = v.scale.moved
-    if moved is None or moved.after != node.inputs[2].shape or not is_zero(node.inputs[0]):
+    if not isinstance(moved, Moved) or moved.after != node.inputs[2].shape or not is_zero(node.inputs[0]):
         return None
     return returned(r, v, "gather" if node.op.name == "scatter_add" else "gather_along", node._attrs, node.inputs[1:2])
 
@@ -293,7 +292,17 @@ def scattered(r: Rewriting, x: Value, at: Value, v: Value) -> Value | None:
 def placed(r: Rewriting, v: Value) -> Value | None:
     _shape, start, step, fill = r.node._attrs
     x = r.node.inputs[0]
-    return returned(r, v, "slice", (start, step, x.shape), ()) if fill == 0 else None
+    if fill != 0:
+        return joined(r, v)
+    back = returned(r, v, "slice", (start, step, x.shape), ())
+    if r.node.origin is None:
+        return back or joined(r, v)
+    if ((start, step, x.shape), r.node.shape) not in r.cut:
+        return back
+    before = r.scale_before()           # what was picked and what was put together may be of one shape: which of them is the cotangent of?
+    if back is not None and (before is None or before is back.scale):
+        return back
+    return put_back(r, v, before) or (back if before is None or not isinstance(before.moved, Joined) else None)
 
 
 def on_diagonal(r: Rewriting, v: Value) -> Value | None:
@@ -303,23 +312,32 @@ def on_diagonal(r: Rewriting, v: Value) -> Value | None:
 def where(r: Rewriting, cond: Value, a: Value, b: Value) -> Value | None:
     """A value where a condition holds, or where it does not: elsewhere m is 0, unless the value is."""
     node = r.node
-    if all(any(p.power for p in v.parts) for v in (a, b)):
-        return None
     first = any(p.power for p in a.parts)
+    if first and any(p.power for p in b.parts):                 # the tangent of one that has the scale of the other taken for a number
+        known = [k for k, v in ((True, a), (False, b)) if _key(r, v, "where", (k,), node.inputs[:1], node.shape) in r.moved and len(v.parts) == 1]
+        if not known:
+            (p, *more), (q, *others) = a.parts, b.parts
+            if more or others or p.power != q.power or not node.inputs[1].shape == node.inputs[2].shape == node.shape:
+                return None
+            twin = r.make("where", (r.new[id(node.inputs[0])], p.twin, q.twin), node.shape)
+            return a._replace(parts=(Part(p.power, twin, r.here, p.divides and q.divides),))
+        first = known[0]
     v, other, k = (a, b, 1) if first else (b, a, 2)
     if node.inputs[k].shape != node.shape:
         return None
     inputs = [r.new[id(x)] for x in node.inputs]
     zero, moved = is_zero(node.inputs[3 - k]), v.scale.moved
     scale, places = v.scale, v.places
-    if zero and moved is not None and moved.op == "where" and moved.others[0] is node.inputs[0] and moved.attrs == (first,) and (
-            places == _everywhere(moved.after) and moved.after == node.shape):
+    if zero and isinstance(moved, Moved) and moved.op == "where" and moved.others[0] is node.inputs[0] and (
+            places == everywhere(moved.after) and moved.after == node.shape):
+        if moved.attrs != (first,):
+            return None                                         # of the others, where m is 0
         scale, places = moved.scale, moved.places               # as it was before the others were put in the place of the elements that are 0 now
     elif not zero or _key(r, v, "where", (first,), node.inputs[:1], node.shape) in r.moved:        # the tangent of one that is
         if not zero and len(v.parts) > 1:
             return None
-        scale, places = _moved(r, v, "where", (first,), node.inputs[:1], node.shape), _everywhere(node.shape)
-    return _each_over(r, v, lambda x: (inputs[0], x, inputs[2]) if first else (inputs[0], inputs[1], x), scale, places, other.parts[0].divides)
+        scale, places = _moved(r, v, "where", (first,), node.inputs[:1], node.shape), everywhere(node.shape)
+    return each_over(r, v, lambda x: (inputs[0], x, inputs[2]) if first else (inputs[0], inputs[1], x), scale, places, other.parts[0].divides)
 
 
 _BASES = {"log": 1.0, "log2": 1 / math.log(2), "log10": 1 / math.log(10)}
@@ -328,5 +346,6 @@ RULES: dict[str, Callable[..., Value | None]] = {
     "add": add, "subtract": add, "sum": total, "broadcast_to": repeated, "transpose": turned, "reshape": reshaped, "log": log, "log2": log,
     "log10": log, "xlogy": xlogy, "gather": picked, "gather_along": picked, "slice": picked, "diagonal": picked,
     "undiagonal": on_diagonal, "scatter_add": scattered, "scatter_along": scattered,
-    "place": placed, "where": where, "cast": repeated,
+    "place": placed, "where": where, "cast": repeated, "concatenate": joined, "slice_set": joined, "slice_add": added, "runs": picked,
+    "custom": same, "barrier": same,
 }

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ..diff.forms import MEETING, SAME, divisors
 from ..graph.node import Node, new_node
 from ..graph.opdef import lookup
-from .scales import MEETING, Moved, Part, Scale, Value, is_one, long_axes, positives, softmax_over, unsigned
+from .scales import Joined, Moved, Part, Scale, Value, is_one, like, long_axes, positives, second_bodies, softmax_over, unsigned
 from .simplify import Ordered, renewed
 
 _MOST = 4               # parts of a value
@@ -17,6 +18,7 @@ _BITS = 4096            # of more scales, some share one: they may have a round 
 _EVEN = sum(1 << 2 * k for k in range(_BITS))
 _INVERTING = frozenset(("divide", "reciprocal"))        # by the last operand
 _LOGARITHMS = frozenset(("log", "log2", "log10", "xlogy"))
+JOINING = frozenset(("concatenate", "slice_add", "slice_set"))      # each operand keeps its own scale
 _FACTORS = 8            # of a product, that are looked at
 
 
@@ -66,20 +68,30 @@ class Rewriting:
         self.apart: dict[int, set[int]] = {}                # ids of the exponentials of scales that met
         self.factored: dict[int, tuple[bool, list[int]]] = {}
         self.moved: dict[Any, Scale] = {}                   # scales by how they came from others
+        self.pieces: dict[Any, Scale] = {}                  # those put together of several, by each of these and where it went
         self.new: dict[int, Node] = {}
         self.values: dict[int, Value] = {}
         self.kept: list[Node] = []
+        self.cut: set[Any] = set()                          # where something was put, and in what shape
+        self.divisors: set[int] | None = None               # made when they are needed; loose: through products of any kind
+        self.loose: set[int] | None = None
+        self.order: Sequence[Node] = ()
+        self.by_serial: dict[float, Node] = {}
         self.node: Any = None           # the one that others are made for
         self.here: Any = None           # the same over rewritten operands
 
     def run(self, order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
         before = -1.0
+        self.order = order
+        again, bodies = second_bodies(order, self.found)
         for node in order:
             written = renewed(node, self.new)
             self.node, self.here, first = node, written, len(self.kept)
             scale = self.found.get(id(node))
             if scale is not None:
                 self.values[id(node)] = self.start(scale)
+            elif again and id(node) in again:
+                self.values[id(node)] = self.start(again[id(node)])
             elif node.dtype.kind == "f" and node.op.name in self.rules:
                 if any(id(x) in self.values for x in node.inputs):
                     self.follow()
@@ -89,8 +101,11 @@ class Rewriting:
                 places = long_axes(node.shape, range(len(node.shape)))
                 scale = self.inverses[_signed(node.inputs[0], True)]
                 self.values[id(node)] = Value(scale, places, (Part(-1, self.ones(node.shape), written, True),))
-            elif node.op.name == "sigmoid_grad" and unsigned(node.inputs[0]) in self.slopes:
-                self.values[id(node)] = self.as_slope(self.slopes[unsigned(node.inputs[0])])
+            elif node.op.name == "sigmoid_grad" and self.slopes:
+                x = unsigned(node.inputs[0])
+                scale = self.slopes.get(bodies.get(x, x))
+                if scale is not None:
+                    self.values[id(node)] = self.as_slope(scale)
             made = self.kept[first:]
             step = (node.serial - before) / (len(made) + 1)
             for k, m in enumerate(made, 1):         # serials are the order: between that of the node before and its own
@@ -148,20 +163,45 @@ class Rewriting:
 
     def shift(self, scale: Scale) -> Node:
         """m: a logarithm of the sum or, where it must not be below 0, the largest x of the sum, or 0."""
-        chain = []
-        while scale.shift is None and scale.moved is not None:
-            chain.append((scale, scale.moved))
-            scale = scale.moved.scale
-        m = self.first_shift(scale)
-        for scale, moved in reversed(chain):
-            m = scale.shift = self.move(m, moved)
-        return m
+        stack = [scale]
+        while stack:
+            s = stack[-1]
+            moved = s.moved
+            before = [] if moved is None else [moved.scale] if isinstance(moved, Moved) else [p[0] for p in moved.pieces if p is not None]
+            before = [b for b in before if b.shift is None]
+            if before and s.shift is None:
+                stack += before
+                continue
+            stack.pop()
+            if s.shift is None:
+                s.shift = self.first_shift(s) if moved is None else self.move(moved) if isinstance(moved, Moved) else self.put_together(moved)
+        assert scale.shift is not None
+        return scale.shift
 
-    def move(self, m: Node, moved: Moved) -> Node:
-        """A node of a scale's shape, moved as that was."""
-        m = self.along(m, moved.places, len(moved.before))
-        if m.shape != moved.before:
-            m = self.make("broadcast_to", (m,), moved.before, (moved.before,))
+    def spread(self, m: Node, places: tuple[int, ...], shape: tuple[int, ...]) -> Node:
+        """A node of a scale's shape as large as the values of that scale."""
+        m = self.along(m, places, len(shape))
+        return m if m.shape == shape else self.make("broadcast_to", (m,), shape, (shape,))
+
+    def put_together(self, joined: Joined) -> Node:
+        """The m of a scale that was put together of several."""
+        parts = []
+        for piece, shape in zip(joined.pieces, joined.shapes, strict=True):
+            if piece is None:
+                array = np.zeros((), joined.dtype)
+                array.flags.writeable = False
+                m = self.make("constant", (), (), (array,), joined.dtype)
+                parts.append(self.make("broadcast_to", (m,), shape, (shape,)) if shape else m)
+            else:
+                assert piece[0].shift is not None
+                m = self.spread(piece[0].shift, piece[1], shape)
+                parts.append(m if m.dtype is joined.dtype else self.make("cast", (m,), shape, (joined.dtype,), joined.dtype))
+        return self.make(joined.op, tuple(parts), joined.after, joined.attrs)
+
+    def move(self, moved: Moved) -> Node:
+        """The m of a scale, moved as that was."""
+        assert moved.scale.shift is not None
+        m = self.spread(moved.scale.shift, moved.places, moved.before)
         others = [self.new[id(x)] for x in moved.others]
         if moved.op == "where":                     # where the scale's value is not taken, m is 0
             cond, first = others[0], moved.attrs[0]
@@ -230,7 +270,9 @@ class Rewriting:
         """The bits of a value's powers, as operand k of the node."""
         if v is None:
             return 0
-        bit, found = self.bits[id(v.scale.root.e)], 0
+        bit, found = 0, 0
+        for root in v.scale.roots:
+            bit |= self.bits[id(root.e)]
         for p in v.parts:
             if p.power:
                 found |= bit if (p.power > 0) is not (self.node.op.name in _INVERTING and k == len(self.node.inputs) - 1) else bit << 1
@@ -243,13 +285,17 @@ class Rewriting:
         for v in some[-2::-1]:
             if v.overflows and not best.overflows:
                 best = v
-        mine, dropped = id(best.scale.root.e), 0
+        mine, dropped = best.scale.roots, 0
         for k, value in enumerate(values):
-            other = mine if value is None else id(value.scale.root.e)
-            if other != mine:
+            if value is None or value.scale.roots is mine:
+                continue
+            others = [root for root in value.scale.roots if root not in mine]
+            if others:
                 dropped |= self.signs(value, k)
-                self.apart.setdefault(mine, set()).add(other)
-                self.apart.setdefault(other, set()).add(mine)
+            for other in others:
+                for one in mine:
+                    self.apart.setdefault(id(one.e), set()).add(id(other.e))
+                    self.apart.setdefault(id(other.e), set()).add(id(one.e))
         if dropped:
             self.dropped[id(self.node)] = dropped
         return best
@@ -279,18 +325,28 @@ class Rewriting:
         node = self.node
         rule = self.rules[node.op.name]
         values = [self.values.get(id(x)) for x in node.inputs]
+        if node.op.name in SAME:
+            values[1:] = [None] * (len(values) - 1)
         some = [v for v in values if v is not None]
-        like = some[0]
-        if any(v.scale is not like.scale or v.places != like.places for v in some):
-            like = self.kept_of(values)
+        if not some:
+            return
+        if node.op.name in JOINING:
+            self.note(rule(self, *values), node.origin is not None or any(v.silent for v in some))
+            return
+        base = some[0]
+        if any(v.scale is not base.scale or v.places != base.places for v in some):
+            base = self.kept_of(values)
         silent = node.origin is not None or any(v.silent for v in some)
         operands = []
         for v, x in zip(values, node.inputs, strict=True):
-            if v is None or v.scale is not like.scale or v.places != like.places:       # one of power 0, at the same places
+            if v is None or v.scale is not base.scale or v.places != base.places:       # one of power 0, at the same places
                 here = self.new[id(x)]
-                v = Value(like.scale, like.places, (Part(0, here, here, id(x) in self.positive),), silent)
+                v = Value(base.scale, base.places, (Part(0, here, here, id(x) in self.positive),), silent)
             operands.append(v if v.silent is silent else v._replace(silent=silent))
-        found = rule(self, *operands)
+        self.note(rule(self, *operands), silent)
+
+    def note(self, found: Value | None, silent: bool) -> None:
+        """What a rule made of the node takes its place where it may be inf / inf, and is kept for what is made of it."""
         if found is None or len(found.parts) > _MOST:
             return
         found = found if found.silent is silent else found._replace(silent=silent)
@@ -298,7 +354,37 @@ class Rewriting:
             self.replace(found)
         # Of sigmoid(x), a twin, the rest to 1 may be needed.
         if any(p.power or (p.crossed and found.scale.is_softplus) for p in found.parts):
-            self.values[id(node)] = found
+            self.values[id(self.node)] = found
+
+    def is_divisor(self, node: Node) -> bool:
+        """Does the node divide, or is a logarithm taken of it?"""
+        if self.loose is None:
+            self.loose = divisors(self.order, None)
+        if id(node) not in self.loose:
+            return False
+        if self.divisors is None:
+            self.divisors = divisors(self.order, like(self.order, list(self.found)))
+        return id(node) in self.divisors
+
+    def scale_before(self) -> Scale | None:
+        """The scale of what the node's operand was once cut out of, if it is a cotangent, or of what the node is a tangent of."""
+        origin = self.node.origin
+        if origin is None or not origin.primal.inputs:
+            return None
+        if not self.by_serial:
+            self.by_serial = {n.serial: n for n in self.order}
+        stack = [origin.primal if origin.kind == "tangent" else origin.primal.inputs[0]]
+        for _ in range(_FACTORS):
+            if not stack:
+                break
+            node = stack.pop()
+            here = self.by_serial.get(node.serial)
+            v = None if here is None else self.values.get(id(here))
+            if v is not None:
+                return v.scale
+            if here is None or here.op is not node.op:          # simplified: its operands
+                stack += node.inputs
+        return None
 
     def as_slope(self, scale: Scale) -> Value:
         """The node, s (1 - s) of a sigmoid that is exp(m): 1 - s is sigmoid(-x). Of one that is exp(-m), it is sigmoid(x)."""

@@ -2,14 +2,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ..diff.forms import DIVIDING, PASSED, PLACED, SAME, Form, divisors, picked, rest_of_many
+from ..graph.build import CONTEXT
 from ..graph.node import Node, new_node
 from ..graph.opdef import lookup
-from .simplify import VIEWS, Ordered, renewed
-
-GATHERS = frozenset(("gather", "gather_along"))
+from ..graph.walk import toposort
+from .simplify import Ordered, merge, renewed
 
 
 class Moved(NamedTuple):
@@ -24,15 +25,31 @@ class Moved(NamedTuple):
     after: tuple[int, ...]
 
 
+class Joined(NamedTuple):
+    """How the m of several scales were put together by an op, each from where its axes were in an operand; None: its m is 0."""
+
+    pieces: tuple[tuple[Scale, tuple[int, ...]] | None, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    cuts: dict[Any, int]            # by the attrs of the slice that gives it back: which of them it is
+    op: str
+    attrs: tuple[Any, ...]
+    after: tuple[int, ...]
+    dtype: Any
+
+
 class Scale:
     """exp(m) of e, which is exp(x) whose sums go over `axes`; exp(x) to which something is added, without axes; or a softmax or a sigmoid
-    that divides, with its logarithm for m. Or one of these, elements of which were picked."""
+    that divides, with its logarithm for m. Or one of these, elements of which were picked, or several of a kind put together."""
 
-    __slots__ = ("axes", "e", "falls", "moved", "one_sided", "powers", "root", "shift", "twin")
+    __slots__ = ("axes", "e", "falls", "moved", "one_sided", "powers", "roots", "shift", "twin")
 
-    def __init__(self, e: Node, axes: tuple[int, ...], moved: Moved | None = None) -> None:
+    def __init__(self, e: Node, axes: tuple[int, ...], moved: Moved | Joined | None = None) -> None:
         self.e, self.axes, self.moved = e, axes, moved
-        self.root: Scale = self if moved is None else moved.scale.root
+        self.roots: tuple[Scale, ...] = (self,)
+        if isinstance(moved, Moved):
+            self.roots = moved.scale.roots
+        elif moved is not None:
+            self.roots = tuple({id(r): r for piece in moved.pieces if piece is not None for r in piece[0].roots}.values())
         self.falls = e.op.name in ("softmax", "sigmoid")            # m <= 0
         self.one_sided = not axes                   # m >= 0 (where it falls: m <= 0): parts of different powers can divide together
         self.shift: Node | None = None              # m, of e's shape, 1 along axes; made when it is needed
@@ -75,6 +92,11 @@ def long_axes(shape: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
     return tuple([a - len(shape) for a in axes if shape[a] != 1])
 
 
+def everywhere(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The places of an m as large as the value."""
+    return long_axes(shape, range(len(shape)))
+
+
 def is_one(node: Node) -> bool:
     if node.op.name == "broadcast_to":
         node = node.inputs[0]
@@ -95,15 +117,12 @@ def unsigned(x: Node) -> int:
     return id(x.inputs[0] if x.op.name == "negative" else x)
 
 
-_DIVIDING = frozenset(("divide", "reciprocal", "log", "log2", "log10", "xlogy"))
-_PASSED = VIEWS | GATHERS | frozenset(("cast", "concatenate", "divide", "multiply", "reciprocal", "square", "where", "zmul", "zmul_either"))
-_FACTORS = VIEWS | GATHERS | frozenset(("add", "cast", "concatenate", "divide", "multiply", "reciprocal", "square", "sum", "where"))
-MEETING = frozenset(("divide", "multiply", "zmul", "zmul_either"))
-_MADE = _PASSED | frozenset(("add", "negative", "subtract", "sum"))
+_FACTORS = PLACED | frozenset(("add", "divide", "multiply", "reciprocal", "square", "sum"))
+_MADE = PASSED | frozenset(("add", "negative", "subtract", "sum"))
 _POSITIVE = frozenset(("exp", "exp2", "sigmoid", "softmax", "softplus"))
 
 
-def _like(order: Sequence[Node], exponentials: Sequence[int]) -> set[int]:
+def like(order: Sequence[Node], exponentials: Sequence[int]) -> set[int]:
     """Ids of what is made of such values and of constants alone."""
     found = set(exponentials)
     for node in order:
@@ -111,21 +130,6 @@ def _like(order: Sequence[Node], exponentials: Sequence[int]) -> set[int]:
         if name in ("constant", "sigmoid", "softmax") or (
                 name in _MADE and all(id(x) in found for x in node.inputs if x.dtype.kind == "f")):
             found.add(id(node))
-    return found
-
-
-def _divisors(order: Sequence[Node], like: set[int]) -> set[int]:
-    """Ids of what divides, or of which a logarithm is taken, and of the factors of that, also before elements of them were picked. Not where
-    a factor is of another kind: its square, by which the derivative of a quotient divides, may be too small for what is not."""
-    found: set[int] = set()
-    for node in reversed(order):
-        name = node.op.name
-        if name in _DIVIDING:
-            x = node.inputs[-1]
-            if name != "log" or x.op.name != "softmax":         # that is log_softmax
-                found.add(id(x))
-        if name in _PASSED and id(node) in found and (name not in MEETING or id(node) in like):
-            found.update([id(x) for x in node.inputs])
     return found
 
 
@@ -149,7 +153,7 @@ def scales(order: Sequence[Node]) -> dict[Any, dict[int, Scale]]:
                     note(x, (), ())
         elif name in ("sigmoid", "softmax"):
             falling = True
-    dividing = _divisors(order, _like(order, [e for by_id in found.values() for e in by_id])) if falling else ()
+    dividing = divisors(order, like(order, [e for by_id in found.values() for e in by_id])) if falling else ()
     for node in order if dividing else ():
         if id(node) in dividing:
             if node.op.name == "softmax":
@@ -159,13 +163,36 @@ def scales(order: Sequence[Node]) -> dict[Any, dict[int, Scale]]:
     return found
 
 
+def second_bodies(order: Sequence[Node], found: Mapping[int, Scale]) -> tuple[dict[int, Scale], dict[int, int]]:
+    """By id, what a checkpoint computes again of softmaxes and sigmoids with a scale; and of every node of such a body, the id of the first."""
+    if not any(s.falls for s in found.values()) or all(node.op.name != "barrier" for node in order):
+        return {}, {}
+    table: dict[Any, int] = {}
+    first: dict[int, int] = {}
+    again: dict[int, Scale] = {}
+    for node in order:
+        inputs = [first.get(id(x), id(x)) for x in node.inputs]
+        if node.op.name == "barrier":
+            known = inputs[0]
+        elif node.inputs:
+            known = table.setdefault((node.op.name, node._attrs, tuple(inputs)), id(node))
+        else:
+            continue
+        if known != id(node):
+            first[id(node)] = known
+            if known in found and node.op.name in ("sigmoid", "softmax"):
+                again[id(node)] = found[known]
+    return again, first
+
+
 def positives(order: Sequence[Node]) -> set[int]:
     """Ids of what is known to be positive, or 0 only by rounding."""
     found: set[int] = set()
     for node in order:
         name = node.op.name
         if name in _POSITIVE or (name == "constant" and is_positive(node)) or (
-                name in _FACTORS and all(id(x) in found for x in node.inputs if x.dtype.kind == "f")):
+                name in _FACTORS and all(id(x) in found for x in (node.inputs[:1] if name in SAME else node.inputs) if x.dtype.kind == "f") and
+                (name != "place" or node._attrs[3] >= 0)):
             if node.dtype.kind == "f":
                 found.add(id(node))
     return found
@@ -217,45 +244,88 @@ def _in_a_row(start: Node, steps: Sequence[Step], node: Node, before: float, kep
     return here
 
 
-def _rest_of(x: Node) -> tuple[list[Node], tuple[Node, bool]] | None:
-    """Of p, of which it is 1 - p that is wanted: how elements of a sigmoid were picked, the last first, and what the sigmoid is of."""
-    picks: list[Node] = []
-    while x.op.name in VIEWS or x.op.name in GATHERS or (x.op.name == "cast" and x.inputs[0].dtype.kind == "f"):
-        picks.append(x)
-        x = x.inputs[0]
-    of = _as_sigmoid(x)
+def _rest_of(x: Node) -> tuple[list[Node], tuple[Node, bool | int]] | None:
+    """Of p, of which it is 1 - p that is wanted: how elements of a sigmoid, or a softmax of two classes, were picked, the last first, and what
+    that is of; and whether it is a sigmoid of minus that, or the axis of the classes."""
+    picks, x = picked(x)
+    picks = [p for p in picks if p.op.name not in SAME]
+    of: tuple[Node, bool | int] | None = _as_sigmoid(x)
+    if of is None:
+        hand = _as_softmax(x)
+        z, axes = (x.inputs[0], x._attrs) if x.op.name == "softmax" else (x, ()) if hand is None else (hand[0].inputs[0], hand[1])
+        of = (z, int(axes[0])) if len(axes) == 1 and z.shape[axes[0]] == 2 else None
     return None if of is None else (picks, of)
 
 
+def _built(form: Form, node: Node, before: float, new: dict[int, Node], kept: list[Node]) -> Node:
+    """A form in the place of a node, behind serial `before`."""
+    now = CONTEXT.now
+    CONTEXT.now = (node._site, node.origin, node.scope)
+    made = toposort([form.build()], stop=new)
+    CONTEXT.now = now
+    made = [m for m in made if id(m) not in new]
+    for k, m in enumerate(made, 1):
+        object.__setattr__(m, "serial", before + (node.serial - before) * k / len(made))
+        new[id(m)] = renewed(m, new)
+        kept.append(new[id(m)])
+    return kept[-1]
+
+
+_LOOKED_AT = PLACED | DIVIDING | {"log1p"}
+
+
 def turned_sigmoids(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
-    """1 - sigmoid(x) that divides, or of which the logarithm is taken, as sigmoid(-x), which does not lose its digits; also of elements that were
-    picked before."""
-    turned: dict[int, tuple[list[Node], tuple[Node, bool]]] = {}
+    """1 - sigmoid(x) that divides, or of which the logarithm is taken, as sigmoid(-x), which does not lose its digits, and 1 - softmax(x) of two
+    classes as that of the other one; also of elements that were picked before, and where it is picked or put together with others first."""
+    turned: dict[int, tuple[list[Node], tuple[Node, bool | int]]] = {}
+    later: list[Node] = []              # 1 - x that something moves
+    logarithms: list[Node] = []
     for node in order:
+        name = node.op.name
+        if name not in _LOOKED_AT:
+            continue
+        if name in PLACED:
+            later += [x for x in node.inputs if x.op.name == "subtract" and is_one(x.inputs[0]) and x.dtype.kind == "f"]
+            continue
         if node.dtype.kind != "f":
             continue
-        x = node.inputs[-1] if node.inputs else node
-        if node.op.name in _DIVIDING and x.op.name == "subtract" and is_one(x.inputs[0]) and x.shape == x.inputs[1].shape:
+        x = node.inputs[-1]
+        if name in DIVIDING and x.op.name == "subtract" and is_one(x.inputs[0]) and x.shape == x.inputs[1].shape:
             found = _rest_of(x.inputs[1])
-        elif node.op.name == "log1p" and x.op.name == "negative":
+        elif name == "log1p" and x.op.name == "negative":
             x, found = node, _rest_of(x.inputs[0])
         else:
             continue
         if found is not None:
             turned[id(x)] = found
-    if not turned:
+        elif name in ("log", "log1p"):
+            logarithms.append(node)
+    many = {id(node): form for node in logarithms if (form := rest_of_many(node)) is not None}
+    later = [x for x in later if id(x) not in turned and x.shape == x.inputs[1].shape and _rest_of(x.inputs[1]) is not None]
+    if later:
+        dividing = divisors(order, set())
+        turned.update([(id(x), _rest_of(x.inputs[1])) for x in later if id(x) in dividing])     # type: ignore[misc]
+    if not turned and not many:
         return list(order), list(outputs)
     new: dict[int, Node] = {}
     kept: list[Node] = []
     before = -1.0
     for node in order:
+        if id(node) in many:
+            new[id(node)] = _built(many[id(node)], node, before, new, kept)
+            before = node.serial
+            continue
         here = renewed(node, new)
         rest = turned.get(id(node))
         if rest is not None:
             picks, (x, minus) = rest
             here = new[id(x)]
             steps = [Step("sigmoid", (), x.shape)]
-            if here.op.name == "negative" and not minus:
+            if not isinstance(minus, bool):                     # the other class
+                n, axis = len(x.shape), minus
+                turned_round = (tuple([int(a == axis) for a in range(n)]), tuple([-1 if a == axis else 1 for a in range(n)]), x.shape)
+                steps = [Step("softmax", (axis,), x.shape), Step("slice", turned_round, x.shape)]
+            elif here.op.name == "negative" and not minus:
                 here = here.inputs[0]
             elif not minus:                                     # 1 - sigmoid(-x) is sigmoid(x)
                 steps.insert(0, Step("negative", (), x.shape))
@@ -267,7 +337,7 @@ def turned_sigmoids(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
             kept.append(here)
         before = node.serial
         new[id(node)] = here
-    return kept, [new[id(o)] for o in outputs]
+    return merge(kept, [new[id(o)] for o in outputs])           # the softmax, and what is differentiated in the place of 1 - it, are there already
 
 
 def _as_softmax(node: Node) -> tuple[Node, tuple[int, ...]] | None:

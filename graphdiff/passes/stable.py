@@ -1,6 +1,6 @@
 """stable_forms: the one pass that may change bits. It puts the mathematical value in the place of an overflow or a rounding: quotients in
-which exponentials cancel and logarithms of their divisors (cancel.py), log(softmax), log1p(exp x), 1 / (1 + exp(-x)), x - logsumexp(x), x^0.5.
-Sums of transposes in the order of memory (turned.py) are turned off with it."""
+which exponentials cancel and logarithms of their divisors (cancel.py), log(softmax), log(exp(log_softmax)), log1p(exp x), 1 / (1 + exp(-x)),
+x - logsumexp(x), x^0.5. Sums of transposes in the order of memory (turned.py) are turned off with it."""
 from __future__ import annotations
 
 import math
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..diff.forms import SAME, is_probability, picked
 from ..dtypes import BOOL, FLOAT16
 from ..graph.build import CONSTANT
 from ..graph.node import Node, new_node
@@ -43,8 +44,19 @@ def _one_plus_exp(node: Node) -> Node | None:
 
 
 def _log(node: Node) -> Node | None:
+    """log(softmax) as log_softmax; log(exp(y)), also of elements that were picked, as y, where y is a logarithm of probabilities."""
     (x,) = node.inputs
-    return _like(node, "log_softmax", x.inputs, x._attrs) if _is(x, "softmax") else None
+    if _is(x, "softmax"):
+        return _like(node, "log_softmax", x.inputs, x._attrs)
+    picks, e = picked(x)
+    if not is_probability(e):
+        return None
+    y = e.inputs[0]
+    picks = [p for p in picks if p.op.name not in SAME]
+    for k, p in enumerate(reversed(picks), 1):
+        y = new_node(p.op, (y, *p.inputs[1:]), p._attrs, p.shape, p.dtype, node._site, node.origin, node.name if k == len(picks) else None,
+                     node.scope, node.serial - 0.5 * (1 - k / len(picks)))
+    return y
 
 
 def _log1p(node: Node) -> Node | None:
@@ -133,6 +145,9 @@ def stable_forms(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
         better = rule(node) if rule is not None and node.dtype.kind == "f" else None
         if better is not None:
             kept += _added(better, new)
+        if better is not None and id(better) in new:            # there already
+            new[id(node)] = new[id(better)]
+            continue
         here = new[id(node)] = renewed(node if better is None else better, new)
         kept.append(here)
     return kept, [new[id(o)] for o in outputs]

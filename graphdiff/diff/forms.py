@@ -1,0 +1,287 @@
+"""Expressions that are differentiated as others of the same value, whose derivatives are right where theirs are not.
+
+    log1p(exp(-c |u|))          kinks where |u| does, and its slope with it: two kinks of max(z, 0) + log1p(exp(-|z|)) that cancel. Piece by piece
+                                the second derivative at 0 is that of a product of signs, 0; from both sides it is c^2 / 4.
+    sigmoid(z)^c, 0 < c < 1     its slope is c p^(c - 1) p (1 - p), infinity times 0 where p underflows; that of exp(-c softplus(-z)) is not
+    log(exp(y)[..])             y, where exp(y) underflows too; of y = log_softmax(z) and its like: what may overflow stays as it is written
+    log(1 - softmax(z)[..])     of two classes: of the other one, which does not lose its digits; so of what 1 - softmax(z) is put together to
+    log(1 - softmax(z)[:, k])   of more classes: logsumexp of the others, less logsumexp of all
+
+The user's nodes give the value; a derivative passes them by, from the last one to what it is made of. Not if one of those on the way is asked
+for itself, nor past a user's own gradient or out of a larger checkpoint.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
+
+from ..graph.build import CONTEXT, make
+from ..graph.node import Node, Origin
+from ..graph.walk import toposort
+from ..ops.binary import equal, multiply, subtract, where
+from ..ops.families import cast
+from ..ops.joining import concatenate
+from ..ops.movement import cut, slice_axes
+from ..ops.reduction import logsumexp
+from ..ops.scan import log_softmax, softmax
+from ..ops.unary import exp, negative, softplus
+
+DIVIDING = frozenset(("divide", "reciprocal", "log", "log2", "log10", "xlogy"))
+GATHERS = frozenset(("gather", "gather_along"))
+MEETING = frozenset(("divide", "multiply", "zmul", "zmul_either"))
+SAME = frozenset(("barrier", "custom"))             # their first operand
+PICKS = GATHERS | frozenset(("broadcast_to", "cast", "diagonal", "reshape", "runs", "slice", "transpose"))
+PLACED = PICKS | SAME | frozenset(("concatenate", "place", "slice_set", "where"))             # elements, only moved
+PASSED = PLACED | frozenset(("divide", "multiply", "reciprocal", "square", "zmul", "zmul_either"))
+
+
+def divisors(order: Sequence[Node], alike: Collection[int] | None) -> set[int]:
+    """Ids of what divides, or of which a logarithm is taken, and of the factors of that, also before elements of them were picked. Not where
+    a factor is of another kind (not in alike; None: they all are): its square, by which the derivative of a quotient divides, may be too small
+    for what is not."""
+    found: set[int] = set()
+    for node in reversed(order):
+        name = node.op.name
+        if name in DIVIDING:
+            x = node.inputs[-1]
+            if name != "log" or x.op.name != "softmax":         # that is log_softmax
+                found.add(id(x))
+        if name in PASSED and id(node) in found and (name not in MEETING or alike is None or id(node) in alike):
+            found.update([id(x) for x in (node.inputs[:1] if name in SAME else node.inputs)])
+    return found
+
+
+class Form(NamedTuple):
+    """What an expression is made of, the nodes on the way, and the other expression."""
+
+    leaf: Node
+    between: Sequence[Node]
+    build: Callable[[], Node]
+
+
+def number(x: Node) -> float | None:
+    """What a constant of one element holds everywhere."""
+    while x.op.name in ("broadcast_to", "reshape"):
+        x = x.inputs[0]
+    return float(x._attrs[0].reshape(())[()]) if x.op.name == "constant" and x.size == 1 and x.dtype.kind == "f" else None
+
+
+def _minus_abs(x: Node) -> tuple[Node, float, list[Node]] | None:
+    """u and c > 0 of what is -c |u|, and the nodes it is made of."""
+    factor, between = 1.0, []
+    while x.op.name != "abs":
+        between.append(x)
+        if x.op.name == "negative":
+            factor, x = -factor, x.inputs[0]
+        elif x.op.name == "multiply" and x.shape in (x.inputs[0].shape, x.inputs[1].shape):
+            a, b = x.inputs
+            c = number(b) if a.shape == x.shape else None
+            c, x = (c, a) if c is not None else (number(a), b)
+            if c is None or x.shape != between[-1].shape:
+                return None
+            factor *= c
+        else:
+            return None
+    return (x.inputs[0], -factor, [*between, x]) if factor < 0 else None
+
+
+def _softplus_of_minus_abs(x: Node, between: list[Node]) -> Form | None:
+    found = _minus_abs(x)
+    if found is None:
+        return None
+    u, c, inside = found
+
+    def build() -> Node:
+        """With one sign for u = 0, where the slope it has too many is taken away."""
+        cu = u if c == 1 else multiply(u, c)
+        return subtract(softplus(multiply(where(u > 0, -1.0, 1.0), cu)), where(equal(u, 0), multiply(cu, 0.5), 0.0))
+    return Form(u, [*between, *inside], build)
+
+
+def _is_one(x: Node) -> bool:
+    return number(x) == 1
+
+
+def _plus_one(x: Node) -> Node | None:
+    """y of 1 + y."""
+    if x.op.name != "add":
+        return None
+    a, b = x.inputs
+    y = b if _is_one(a) else a if _is_one(b) else None
+    return y if y is not None and y.shape == x.shape else None
+
+
+def _softmax(p: Node) -> tuple[Node, int, list[Node]] | None:
+    """z and the axis of a softmax, as an op or by hand."""
+    if p.op.name == "softmax":
+        z, axis, inside = p.inputs[0], p._attrs[0], [p]
+    elif p.op.name == "divide" and p.inputs[0].op.name == "exp" and p.inputs[0].shape == p.shape:
+        e, below = p.inputs
+        inside = [p, e, below]
+        if below.op.name == "broadcast_to":
+            below = below.inputs[0]
+            inside.append(below)
+        if below.op.name != "sum" or below.inputs[0] is not e or len(below._attrs[0]) != 1 or not below._attrs[1]:
+            return None
+        z, axis = e.inputs[0], below._attrs[0][0]
+    else:
+        return None
+    return z, axis, inside
+
+
+def picked(x: Node) -> tuple[list[Node], Node]:
+    """How elements were picked, the last first, and of what; with the nodes that only give their first operand."""
+    picks: list[Node] = []
+    while x.op.name in SAME or (x.op.name in PICKS and x.inputs[0].dtype.kind == "f"):
+        picks.append(x)
+        x = x.inputs[0]
+    return picks, x
+
+
+def _is_passed(x: Node, leaf: Node) -> bool:
+    """May a derivative pass a node by? A checkpoint of nothing but what is passed by with it, not the gradient that a user gave."""
+    return x.op.name not in SAME or (x.op.name == "custom" and x._attrs[0].transparent and any(y is leaf for y in x.inputs[1:]))
+
+
+def is_probability(e: Node) -> bool:
+    """Is it exp(y) of what is known to be a logarithm of a probability?"""
+    if e.op.name != "exp":
+        return False
+    (y,) = e.inputs
+    if y.op.name == "negative":
+        return y.inputs[0].op.name == "softplus"
+    if y.op.name != "subtract":
+        return y.op.name in ("log_sigmoid", "log_softmax")
+    x, s = y.inputs
+    while s.op.name in ("broadcast_to", "reshape"):
+        s = s.inputs[0]
+    return s.op.name == "logsumexp" and s.inputs[0] is x and y.shape == x.shape
+
+
+def _again(picks: Sequence[Node], x: Node) -> Node:
+    """Elements of x, picked likewise."""
+    for pick in reversed(picks):
+        if pick.op.name not in SAME:
+            x = make(pick.op, (x, *pick.inputs[1:]), pick._attrs)
+    return x
+
+
+def _rest_of_two(p: Node, between: list[Node], op: Callable[..., Node]) -> Form | None:
+    """log(1 - p), or 1 - p, of elements of a softmax of two classes; by log_softmax, or softmax."""
+    picks, p = picked(p)
+    found = _softmax(p)
+    if found is None or found[0].shape[found[1]] != 2:
+        return None
+    z, axis, inside = found
+
+    def build() -> Node:
+        x = op(z, axis)
+        x = slice_axes(x, [int(a == axis) for a in range(x.ndim)], [-1 if a == axis else 1 for a in range(x.ndim)], x.shape)
+        return _again(picks, x)
+    return Form(z, [*between, *picks, *inside], build)
+
+
+def rest_of_many(node: Node) -> Form | None:
+    """log(1 - p) of one class of a softmax of more than two, by the logarithms of the sums of all others and of all."""
+    (x,) = node.inputs
+    if x.op.name == "negative" and node.op.name == "log1p":
+        (p,) = x.inputs
+    elif x.op.name == "subtract" and node.op.name == "log" and _is_one(x.inputs[0]) and x.inputs[1].shape == x.shape:
+        p = x.inputs[1]
+    else:
+        return None
+    passed, p = picked(p)
+    picks = [pick for pick in passed if pick.op.name not in SAME]
+    found = _softmax(p) if picks and picks[-1].op.name == "slice" else None
+    if found is None:
+        return None
+    (z, axis, inside), (starts, steps, sizes) = found, picks[-1]._attrs
+    n, k = z.shape[axis], starts[axis]
+    if sizes[axis] != 1 or not isinstance(n, int) or not isinstance(k, int) or n < 3:
+        return None
+
+    def build() -> Node:
+        rows = slice_axes(z, [0 if a == axis else i for a, i in enumerate(starts)], [1 if a == axis else i for a, i in enumerate(steps)],
+                          [n if a == axis else i for a, i in enumerate(sizes)])
+        others = concatenate([part for part in (cut(rows, axis, 0, k), cut(rows, axis, k + 1, n - k - 1)) if part.shape[axis] != 0], axis)
+        return _again(picks[:-1], subtract(logsumexp(others, axis, True), logsumexp(rows, axis, True)))
+    return Form(z, [x, *passed, *inside], build)
+
+
+def _log1p(node: Node) -> Form | None:
+    (x,) = node.inputs
+    if x.op.name == "exp":
+        return _softplus_of_minus_abs(x.inputs[0], [x])
+    return _rest_of_two(x.inputs[0], [x], log_softmax) or rest_of_many(node) if x.op.name == "negative" else None
+
+
+def _log(node: Node) -> Form | None:
+    (x,) = node.inputs
+    picks, e = picked(x)
+    if is_probability(e):
+        return Form(e.inputs[0], [*picks, e], lambda: _again(picks, e.inputs[0]))
+    if x.op.name == "subtract" and _is_one(x.inputs[0]) and x.inputs[1].shape == x.shape:
+        return _rest_of_two(x.inputs[1], [x], log_softmax) or rest_of_many(node)
+    y = _plus_one(x)
+    return _softplus_of_minus_abs(y.inputs[0], [x, y]) if y is not None and y.op.name == "exp" else None
+
+
+def _rest(node: Node) -> Form | None:
+    """1 - softmax(z) of two classes."""
+    return _rest_of_two(node.inputs[1], [], softmax) if _is_one(node.inputs[0]) and node.inputs[1].shape == node.shape else None
+
+
+def _sigmoid(p: Node) -> tuple[Node, list[Node]] | None:
+    """-z of a sigmoid, as an op or 1 / (1 + exp(-z)), and the nodes it is made of."""
+    if p.op.name == "sigmoid":
+        return p.inputs[0], [p]
+    below = p.inputs[-1] if p.op.name == "reciprocal" or (p.op.name == "divide" and _is_one(p.inputs[0])) else None
+    e = None if below is None else _plus_one(below)
+    if below is None or e is None or e.op.name != "exp" or e.inputs[0].op.name != "negative" or p.shape != e.shape:
+        return None
+    return e.inputs[0].inputs[0], [p, below, e, e.inputs[0]]
+
+
+def _root(node: Node) -> Form | None:
+    """sqrt(sigmoid(z)) and powers between 0 and 1."""
+    c = 0.5 if node.op.name == "sqrt" else number(node.inputs[1])
+    found = _sigmoid(node.inputs[0]) if c is not None and 0 < c < 1 and node.inputs[0].shape == node.shape else None
+    if found is None or c is None:
+        return None
+    z, inside = found
+    return Form(z, inside, lambda: exp(multiply(softplus(negative(z)), -c)))
+
+
+FORMS: dict[str, Callable[[Node], Form | None]] = {
+    "log": _log, "log1p": _log1p, "softplus": lambda node: _softplus_of_minus_abs(node.inputs[0], []), "sqrt": _root, "power": _root,
+    "subtract": _rest,
+}
+
+
+def better(order: list[Node], reach: set[int], targets: set[int], kind: str) -> tuple[list[Node], dict[int, Node]]:
+    """The order with the other expressions in it, each before the node whose derivatives it gives; and these by the node's id.
+
+    reach: ids of what depends on a target. kind: as of an Origin.
+    """
+    forms: dict[int, Node] = {}
+    made: dict[int, list[Node]] = {}
+    known: set[int] = set()
+    dividing: set[int] | None = None
+    for node in order:
+        rule = FORMS.get(node.op.name)
+        if rule is None or id(node) not in reach or id(node) in targets:
+            continue
+        form = rule(node)
+        if form is not None and node.op.name == "subtract":     # where it does not divide nothing is lost
+            dividing = divisors(order, ()) if dividing is None else dividing
+            form = form if id(node) in dividing else None
+        if form is None or id(form.leaf) not in reach or any(
+                id(x) in targets or not _is_passed(x, form.leaf) for x in form.between):
+            continue
+        known = known or {id(n) for n in order}
+        CONTEXT.now = (node._site, Origin(node, node if kind == "adjoint" else None, kind), CONTEXT.now[2])
+        other = forms[id(node)] = cast(form.build(), node.dtype)
+        made[id(node)] = [n for n in toposort([other], stop=known) if id(n) not in known]
+    if not forms:
+        return order, forms
+    return [n for node in order for n in (*made.get(id(node), ()), node)], forms
