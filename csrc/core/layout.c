@@ -124,10 +124,10 @@ int gdi_layout_is_flat(const gdi_layout *l, int k)
     return 1;
 }
 
-int64_t gdi_layout_period(const gdi_layout *l, int k)
+int64_t gdi_layout_period(const gdi_layout *l, int k, int first)
 {
     int64_t n = 1;
-    int d = 0;
+    int d = first;
     while (d < l->ndim && l->stride[k][d] == 0)
         d++;
     for (; d < l->ndim; d++)

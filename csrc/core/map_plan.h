@@ -5,6 +5,8 @@
 
 /* Rows shorter than this are gathered into blocks that span rows: a call of a kernel must be worth it. */
 enum { GDI_LONG_ROW = 128 };
+/* What a call of a loop costs beside its elements; a piece of work for a thread, in quarter ns. */
+enum { GDI_CALL_NS = 8, GDI_GRAIN_QUARTER_NS = 200000 };
 
 typedef struct gdi_layout {
     int ndim, n;                                     /* axes, operands (outputs first) */
@@ -28,15 +30,15 @@ void gdi_layout_sort(gdi_layout *l, const gd_program_spec *s, const gd_view *con
 void gdi_layout_merge(gdi_layout *l);
 /* Is operand k contiguous in the order of the axes? */
 int gdi_layout_is_flat(const gdi_layout *l, int k);
-/* Elements after which operand k repeats. */
-int64_t gdi_layout_period(const gdi_layout *l, int k);
+/* Of the axes from `first` on: elements after which operand k repeats. */
+int64_t gdi_layout_period(const gdi_layout *l, int k, int first);
 /* Bytes of the operands that are not broadcast, of n elements each. */
 int64_t gdi_layout_nbytes(const gdi_layout *l, int64_t n);
 
 /* map_plan.c: a plan and the tables it points to, in one block; NULL: no memory */
 gdi_plan *gdi_plan_new(gd_program *program, gdi_layout *l, int64_t n, int n_out, int n_micro, int n_sink);
 void gdi_plan_place(gdi_plan *p, const gdi_layout *l, const gd_view *const *view, const gdi_table *t);
-/* Its blocks, buffers and grain. cost: quarter ns an element; functions: how many of its operations are (gdi_map_is_function);
+/* map_blocks.c: its blocks, buffers and grain. cost: quarter ns an element; functions: how many of its operations are (gdi_map_is_function);
  * direct_row: the shortest row that is worth a call as it lies; outer: the loops of an outer product, with the first or second operand the
  * column, or NULL. */
 void gdi_plan_finish(gd_program *program, gdi_plan *p, const gdi_layout *l, int64_t element_nbytes, int64_t cost, int64_t functions,

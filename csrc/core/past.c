@@ -19,7 +19,7 @@ static int is_dear(const gdi_plan *p, const gdi_layout *l, int64_t functions)
 {
     int arrays = 0, apart = 0;
     for (int k = p->n_out; k < p->n_out + p->n_in; k++)
-        if (gdi_layout_period(l, k) == p->n) {
+        if (gdi_layout_period(l, k, 0) == p->n) {
             arrays++;
             apart |= l->stride[k][l->ndim - 1] != l->size[k];
         }
