@@ -350,7 +350,7 @@ def test_out_whose_elements_overlap_is_refused():
     strided = np.lib.stride_tricks.as_strided
     x = gd.input("x", (2, 3))
     f = gd.function([x], x + 1.0)
-    m = np.zeros(20)
+    m = np.zeros(21)
     for strides in ((0, 0), (8, 8), (24, 0), (-8, 8), (24, 4)):
         with pytest.raises(ValueError, match=r"out\[0\]: elements of the array share memory"):
             f(np.zeros((2, 3)), out=strided(m[8:], (2, 3), strides))
