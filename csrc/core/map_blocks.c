@@ -90,7 +90,7 @@ static void feed_singles(gdi_plan *p)
     uint64_t lone = 0;
     for (int k = p->n_out; k < p->n_out + p->n_in; k++) {
         const gdi_plan_operand *o = p->operand + k;
-        if (!o->cast && (o->feed == GDI_FILL || ((o->feed == GDI_ONCE || o->feed == GDI_AGAIN) && o->period == 1)))
+        if (!o->cast && (o->feed == GDI_FILL || (o->feed == GDI_ONCE && o->period == 1)))
             lone |= (uint64_t)1 << k;
     }
     for (uint64_t before = 0; lone != before;) {
@@ -267,9 +267,7 @@ static void choose_blocks(gdi_plan *p, const gdi_layout *l, int64_t direct_row, 
     feed_flat(p, l);
     const int by_outer = is_outer(p, l, outer);
     const int short_row = !by_outer && (p->inner < direct_row || (p->inner < GDI_LONG_ROW && !is_direct_by_rows(p, l) && !is_stepped_by_rows(p, l)));
-    if (!by_outer && (short_row || !any_fed(p, 0, GDI_GATHER) || feed_spans(p, l))) {
-        if (short_row)
-            feed_spans(p, l);
+    if (!by_outer && (feed_spans(p, l) || short_row || !any_fed(p, 0, GDI_GATHER))) {
         feed_singles(p);
         p->block = any_fed(p, p->n_out, GDI_SINGLE) && !any_buffer(p) && p->n_micro == 1 ? SINGLE_BLOCK : flat_block(p);
         p->pieces = p->span ? parts(p->span, p->block) : 0;
