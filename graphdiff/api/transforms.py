@@ -145,6 +145,8 @@ def _custom_vjp(g: Node, node: Node, needs: Any) -> Any:
     else:
         with calling_back():
             parts = rule.backward(g, node, *xs)
+    if parts is None:
+        raise GradientError(f"the custom gradient {rule.name} returned nothing\nhint: return one node an input; None among several is a zero")
     if isinstance(parts, Node) or not isinstance(parts, (list, tuple)):
         parts = (parts,)
     if len(parts) != len(xs):
@@ -217,7 +219,7 @@ BARRIER = register(OpDef("barrier", "x, kept apart from its equals", _same, lamb
 def custom_gradient(forward: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Node]:
     """A function of nodes with its own derivative: f(*x) is forward(*x), its gradient backward(g, out, *x).
 
-    backward returns one node an input (a bare node for one); wrong shapes are a ShapeError that names the rule. It is itself
+    backward returns one node an input (a bare node for one; None among several for zeros); wrong shapes are a ShapeError that names the rule. It is itself
     differentiated for higher orders; nothing flows through forward's own nodes. A gradient with respect to something forward
     uses without taking it as an argument is a GradientError that names it.
     """
