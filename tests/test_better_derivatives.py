@@ -237,6 +237,33 @@ def test_logarithms_of_exponentials(inner, pick):
         checked()
 
 
+LOGARITHMS = {
+    "log_softmax": gd.log_softmax, "less logsumexp": lambda x: x - gd.logsumexp(x, axis=1, keepdims=True), "log_sigmoid": gd.log_sigmoid,
+    "-softplus": lambda x: -gd.softplus(x),
+}
+
+
+@pytest.mark.parametrize("name", LOGARITHMS)
+def test_logarithms_of_one_exponential_add_up(name):
+    """log(exp(y)) is differentiated as y: what other logarithms of it, picks of it and y's own consumers contribute was lost."""
+    v, w = np.random.default_rng(0).standard_normal((2, 3, 2))
+    for uses in (lambda y, p: gd.log(p) * v + gd.log(p) * w, lambda y, p: gd.log(p) * v + y * w, lambda y, p: y * w + gd.log(p) * v,
+                 lambda y, p: gd.log(p) * v + gd.log(gd.exp(y) * 1.0) * w, lambda y, p: gd.sum(gd.log(p)) + gd.log(p[0]) * v[0] + p * w,
+                 lambda y, p: gd.log(p)[:, :1] * gd.log(p)[:, 1:] * y + 0.0 * gd.log(p)):
+        x = gd.input("x", (3, 2))
+        y = LOGARITHMS[name](x)
+        z = gd.sum(uses(y, gd.exp(y)))
+        plain = gd.sum(uses(y, gd.exp(y) + 1e-300))           # no such form
+        at = np.random.default_rng(1).standard_normal((3, 2))
+        t = gd.constant(np.arange(6.0).reshape(3, 2))
+        g, h = gd.grad(z, x), gd.grad(plain, x)
+        want = gd.function([x], [h, gd.grad(gd.sum(h * h), x), gd.jvp(plain, x, t)], passes=())(at)
+        for passes in (None, ()):
+            for a, b in zip(gd.function([x], [g, gd.grad(gd.sum(g * g), x), gd.jvp(z, x, t)], passes=passes)(at), want, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13)
+                checked()
+
+
 def kinked(choose, z):
     """A random function of z of such forms, as written and smooth."""
     some = [choose.choice(list(SMOOTH.values())) for _ in range(choose.randint(1, 3))]

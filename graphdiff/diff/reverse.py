@@ -143,8 +143,14 @@ def sweep(y: Node, targets: Sequence[Node], seed: Node, ledger: dict[int, list[A
         inputs = node.inputs
         if not inputs or op.cuts is not None:
             continue
-        if forms and key in forms:
-            pending[id(forms[key])] = g
+        if forms and key in forms:                  # it may be a node of the user's, to which others contribute
+            k = id(forms[key])
+            old = pending.get(k)
+            if g is ZERO:
+                pending.setdefault(k, g)
+            else:
+                context.now = (node._site, Origin(forms[key], node, "adjoint"), scope)
+                pending[k] = g if old is None or old is ZERO else add(old, g)
             continue
         if g is ZERO or op.zero:
             for x in inputs:
