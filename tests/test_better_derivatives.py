@@ -200,6 +200,28 @@ def test_the_rest_of_one_class_of_many(kind, term, dtype):
     compare_over(lambda z: written(SOFTMAXES[kind](z)), good, dtype, at.astype(dtype))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", SOFTMAXES)
+def test_the_rest_of_a_class_that_is_hardly_there_keeps_its_digits(kind, dtype):
+    """log1p(-softmax(x)[k]) is -p where p is small: as a difference of two logarithms of sums it was off by 0.5 %, or 0."""
+    at = np.array([[1000, 990, 1000], [10, 2, 10.3], [0, -50, 0], [-3, -70, 2], [800, 1, 0]], dtype)
+    x = gd.input("x", (5, 3), dtype)
+    y = gd.log1p(-SOFTMAXES[kind](x)[:, 1])
+    t = np.array([0.3, -1.0, 0.7], dtype)
+    with mpmath.workdps(120):
+        want = [[], [], []]
+        for row in at:
+            e = [mpmath.exp(mpmath.mpf(float(v))) for v in row]
+            p, rest = e[1] / sum(e), e[0] + e[2]
+            want[0].append(float(mpmath.log(rest / sum(e))))
+            want[1].append([float(p * e[0] / rest), float(-p), float(p * e[2] / rest)])
+            want[2].append(sum(float(v) * a for v, a in zip(t, want[1][-1], strict=True)))
+    rtol, tiny = (3e-5, 1e-36) if dtype == "float32" else (1e-12, 1e-300)
+    for a, b in zip(gd.function([x], [y, gd.grad(gd.sum(y), x), gd.jvp(y, x, np.tile(t, (5, 1)))])(at), want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=tiny)
+        checked()
+
+
 def test_1_minus_a_softmax_that_is_no_divisor_stays_as_it_is_written():
     z = gd.input("z", (3, 2))
     p = gd.softmax(z)

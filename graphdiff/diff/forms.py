@@ -5,7 +5,7 @@
     sigmoid(z)^c, 0 < c < 1     its slope is c p^(c - 1) p (1 - p), infinity times 0 where p underflows; that of exp(-c softplus(-z)) is not
     log(exp(y)[..])             y, where exp(y) underflows too; of y = log_softmax(z) and its like: what may overflow stays as it is written
     log(1 - softmax(z)[..])     of two classes: of the other one, which does not lose its digits; so of what 1 - softmax(z) is put together to
-    log(1 - softmax(z)[:, k])   of more classes: logsumexp of the others, less logsumexp of all
+    log(1 - softmax(z)[:, k])   of more classes: -softplus(z[:, k] - logsumexp of the others), which keeps its digits where p is 0 and where it is 1
 
 The user's nodes give the value; a derivative passes them by, from the last one to what it is made of. Not if one of those on the way is asked
 for itself, nor past a user's own gradient or out of a larger checkpoint.
@@ -182,7 +182,7 @@ def _rest_of_two(p: Node, between: list[Node], op: Callable[..., Node]) -> Form 
 
 
 def rest_of_many(node: Node) -> Form | None:
-    """log(1 - p) of one class of a softmax of more than two, by the logarithms of the sums of all others and of all."""
+    """log(1 - p) of one class of a softmax of more than two, by the logarithm of the sum of all others."""
     (x,) = node.inputs
     if x.op.name == "negative" and node.op.name == "log1p":
         (p,) = x.inputs
@@ -204,7 +204,7 @@ def rest_of_many(node: Node) -> Form | None:
         rows = slice_axes(z, [0 if a == axis else i for a, i in enumerate(starts)], [1 if a == axis else i for a, i in enumerate(steps)],
                           [n if a == axis else i for a, i in enumerate(sizes)])
         others = concatenate([part for part in (cut(rows, axis, 0, k), cut(rows, axis, k + 1, n - k - 1)) if part.shape[axis] != 0], axis)
-        return _again(picks[:-1], subtract(logsumexp(others, axis, True), logsumexp(rows, axis, True)))
+        return _again(picks[:-1], negative(softplus(subtract(cut(rows, axis, k, 1), logsumexp(others, axis, True)))))
     return Form(z, [x, *passed, *inside], build)
 
 
