@@ -173,6 +173,42 @@ def test_the_rest_of_two_classes(kind, term, dtype):
     compare_over(lambda z: written(SOFTMAXES[kind](z)), lambda z: good(gd.log_softmax(z)), dtype, at)
 
 
+SPELLINGS = {
+    "e * (1 / sum)": lambda z, e: e * (1 / gd.sum(e, axis=-1, keepdims=True)), "sum[..., None]": lambda z, e: e / gd.sum(e, axis=-1)[..., None],
+    "(1 / sum)[:, None] * e": lambda z, e: (1 / gd.sum(e, axis=-1))[:, None] * e, "twice": lambda z, e: e / gd.sum(gd.exp(z), axis=-1, keepdims=True),
+    "reciprocal": lambda z, e: gd.reshape(gd.reciprocal(gd.sum(e, axis=-1)), (7, 1)) * e,
+    "broadcast": lambda z, e: e / gd.broadcast_to(gd.reshape(gd.sum(e, axis=1), (7, 1)), z.shape),
+    "all shifted twice": lambda z, e: gd.exp(z - gd.max(z, axis=1, keepdims=True)) / gd.sum(
+        gd.exp(z - gd.max(z, axis=1, keepdims=True)), axis=1, keepdims=True),
+    "columns": lambda z, e: (gd.exp(z.T) / gd.sum(gd.exp(z.T), axis=0)).T,
+}
+RESTS = {"1 - p": lambda p: gd.log(1 - p), "log1p(-p)": lambda p: gd.log1p(-p), "1 + -p": lambda p: gd.log(1 + -p), "-p + 1": lambda p: gd.log(-p + 1.0)}
+
+
+@pytest.mark.parametrize("term", RESTS)
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_softmaxes_by_hand_however_they_are_spelled(spelling, term):
+    """The value was that of a softmax, and the gradient that of something else: [1, 0] for [1, -1]."""
+    at = np.array([[0, 12], [0, 16], [0, 300], [0, -300], [0, 1200], [-1200, 0], [1, 1.5]])
+    written, log = SPELLINGS[spelling], RESTS[term]
+    compare_over(lambda z: log(written(z, gd.exp(z))), lambda z: gd.log_softmax(z)[:, ::-1], "float64", at)
+    compare_over(lambda z: log(written(gd.concatenate([z, 0 * z[:, :1]], 1), gd.exp(gd.concatenate([z, 0 * z[:, :1]], 1)))[:, :1]),
+                 lambda z: others(gd.concatenate([z, 0 * z[:, :1]], 1), 0)[:, None], "float64", at)
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_a_vector_by_its_sum(n):
+    """e / sum(e) of a vector, where nothing has to be kept."""
+    for at in ([37.0, 0.0, -1e4], [30.0, 0.0, -1e4], [800.0, 0.0, 790.0], [1.0, 2.0, 3.0]):
+        def good(x):
+            return 0.7 * (gd.logsumexp(x[1:]) - gd.logsumexp(x)) + 0.3 * gd.log_softmax(x)[0]
+
+        def written(x):
+            p = gd.exp(x) / gd.sum(gd.exp(x))
+            return 0.7 * gd.log(1 - p[0]) + 0.3 * gd.log(p[0])
+        compare_over(written, good, "float64", np.array(at[:n]))
+
+
 def others(z, k):
     """The logarithm of the probability of all classes but one."""
     rest = [j for j in range(3) if j != k]

@@ -111,22 +111,65 @@ def _plus_one(x: Node) -> Node | None:
     return y if y is not None and y.shape == x.shape else None
 
 
+_MOST_ALIKE = 32        # nodes that are looked at
+
+
+def alike(a: Node, b: Node) -> bool:
+    """Are two nodes one, or equal ops on such nodes, as far as that is soon known? Graphs that are differentiated are not merged yet."""
+    stack = [(a, b)]
+    for _ in range(_MOST_ALIKE):
+        if not stack:
+            return True
+        a, b = stack.pop()
+        if a is b:
+            continue
+        if a.op is not b.op or a.shape != b.shape or a.dtype is not b.dtype or a.op.name in ("barrier", "custom", "input"):
+            return False
+        if a.op.name == "constant":
+            if a.size != 1 or a._attrs[0].tobytes() != b._attrs[0].tobytes():
+                return False
+        elif a._attrs != b._attrs or len(a.inputs) != len(b.inputs):
+            return False
+        stack += zip(a.inputs, b.inputs, strict=True)
+    return False
+
+
+def softmax_by_hand(p: Node) -> tuple[Node, tuple[int, ...], list[Node]] | None:
+    """e = exp(z), the axes of the sum and the nodes on the way, of what is e / sum(e) or e times the inverse of the sum. What takes such a
+    value for a softmax and what differentiates it as one ask here: values of one and slopes of the other do not fit."""
+    if p.op.name == "divide":
+        e, below = p.inputs
+    elif p.op.name == "multiply":
+        e, below = p.inputs if p.inputs[0].op.name == "exp" else p.inputs[::-1]
+    else:
+        return None
+    if e.op.name != "exp" or e.shape != p.shape:
+        return None
+    inside, shape, inverted = [p, e], None, p.op.name == "divide"       # shape: before it is broadcast
+    while below.op.name != "sum":
+        name = below.op.name
+        inside.append(below)
+        if name == "reshape" and shape is None:
+            shape = below.shape
+        elif not inverted and (name == "reciprocal" or (name == "divide" and _is_one(below.inputs[0]) and below.shape == below.inputs[1].shape)):
+            inverted = True
+        elif name != "reshape" and (name != "broadcast_to" or shape is not None):
+            return None
+        below = below.inputs[-1]
+    if not inverted or not alike(below.inputs[0], e):
+        return None
+    axes = below._attrs[0]
+    kept = tuple([1 if a in axes else n for a, n in enumerate(e.shape)])
+    shape = below.shape if shape is None else shape
+    return (e, axes, [*inside, below, below.inputs[0]]) if (1,) * (len(kept) - len(shape)) + shape == kept else None
+
+
 def _softmax(p: Node) -> tuple[Node, int, list[Node]] | None:
     """z and the axis of a softmax, as an op or by hand."""
     if p.op.name == "softmax":
-        z, axis, inside = p.inputs[0], p._attrs[0], [p]
-    elif p.op.name == "divide" and p.inputs[0].op.name == "exp" and p.inputs[0].shape == p.shape:
-        e, below = p.inputs
-        inside = [p, e, below]
-        if below.op.name == "broadcast_to":
-            below = below.inputs[0]
-            inside.append(below)
-        if below.op.name != "sum" or below.inputs[0] is not e or len(below._attrs[0]) != 1 or not below._attrs[1]:
-            return None
-        z, axis = e.inputs[0], below._attrs[0][0]
-    else:
-        return None
-    return z, axis, inside
+        return p.inputs[0], p._attrs[0], [p]
+    found = softmax_by_hand(p)
+    return None if found is None or len(found[1]) != 1 else (found[0].inputs[0], found[1][0], found[2])
 
 
 def picked(x: Node) -> tuple[list[Node], Node]:
@@ -166,30 +209,37 @@ def _again(picks: Sequence[Node], x: Node) -> Node:
     return x
 
 
+def rest(x: Node) -> tuple[Node, list[Node]] | None:
+    """p of what is 1 - p, and the nodes it is made of."""
+    if x.op.name == "subtract":
+        p, found = (x.inputs[1], [x]) if _is_one(x.inputs[0]) else (None, [])
+    else:
+        y = _plus_one(x)
+        p, found = (None, []) if y is None or y.op.name != "negative" else (y.inputs[0], [x, y])
+    return None if p is None or p.shape != x.shape else (p, found)
+
+
+def _turned_round(x: Node, axis: int) -> Node:
+    return slice_axes(x, [int(a == axis) for a in range(x.ndim)], [-1 if a == axis else 1 for a in range(x.ndim)], x.shape)
+
+
+def _log_of_two(z: Node, axis: int) -> Node:
+    """log_softmax of two classes, with all digits of what is nearly 0."""
+    return negative(softplus(subtract(_turned_round(z, axis), z)))
+
+
 def _rest_of_two(p: Node, between: list[Node], op: Callable[..., Node]) -> Form | None:
-    """log(1 - p), or 1 - p, of elements of a softmax of two classes; by log_softmax, or softmax."""
+    """log(1 - p), or 1 - p, of elements of a softmax of two classes; by a log_softmax, or softmax."""
     picks, p = picked(p)
     found = _softmax(p)
     if found is None or found[0].shape[found[1]] != 2:
         return None
     z, axis, inside = found
-
-    def build() -> Node:
-        x = op(z, axis)
-        x = slice_axes(x, [int(a == axis) for a in range(x.ndim)], [-1 if a == axis else 1 for a in range(x.ndim)], x.shape)
-        return _again(picks, x)
-    return Form(z, [*between, *picks, *inside], build)
+    return Form(z, [*between, *picks, *inside], lambda: _again(picks, _turned_round(op(z, axis), axis)))
 
 
-def rest_of_many(node: Node) -> Form | None:
+def _rest_of_many(p: Node, between: list[Node]) -> Form | None:
     """log(1 - p) of one class of a softmax of more than two, by the logarithm of the sum of all others."""
-    (x,) = node.inputs
-    if x.op.name == "negative" and node.op.name == "log1p":
-        (p,) = x.inputs
-    elif x.op.name == "subtract" and node.op.name == "log" and _is_one(x.inputs[0]) and x.inputs[1].shape == x.shape:
-        p = x.inputs[1]
-    else:
-        return None
     passed, p = picked(p)
     picks = [pick for pick in passed if pick.op.name not in SAME]
     found = _softmax(p) if picks and picks[-1].op.name == "slice" else None
@@ -205,14 +255,22 @@ def rest_of_many(node: Node) -> Form | None:
                           [n if a == axis else i for a, i in enumerate(sizes)])
         others = concatenate([part for part in (cut(rows, axis, 0, k), cut(rows, axis, k + 1, n - k - 1)) if part.shape[axis] != 0], axis)
         return _again(picks[:-1], negative(softplus(subtract(cut(rows, axis, k, 1), logsumexp(others, axis, True)))))
-    return Form(z, [x, *passed, *inside], build)
+    return Form(z, [*between, *passed, *inside], build)
+
+
+def log_rest(node: Node) -> Form | None:
+    """log(1 - p) and log1p(-p) of a softmax: of two classes, or of one class of more."""
+    (x,) = node.inputs
+    log1p = node.op.name == "log1p"
+    found = rest(x) if not log1p else (x.inputs[0], [x]) if x.op.name == "negative" else None
+    return None if found is None else _rest_of_two(*found, _log_of_two if log1p else log_softmax) or _rest_of_many(*found)
 
 
 def _log1p(node: Node) -> Form | None:
     (x,) = node.inputs
     if x.op.name == "exp":
         return _softplus_of_minus_abs(x.inputs[0], [x])
-    return _rest_of_two(x.inputs[0], [x], log_softmax) or rest_of_many(node) if x.op.name == "negative" else None
+    return log_rest(node)
 
 
 def _log(node: Node) -> Form | None:
@@ -220,15 +278,14 @@ def _log(node: Node) -> Form | None:
     picks, e = picked(x)
     if is_probability(e):
         return Form(e.inputs[0], [*picks, e], lambda: _again(picks, e.inputs[0]))
-    if x.op.name == "subtract" and _is_one(x.inputs[0]) and x.inputs[1].shape == x.shape:
-        return _rest_of_two(x.inputs[1], [x], log_softmax) or rest_of_many(node)
     y = _plus_one(x)
-    return _softplus_of_minus_abs(y.inputs[0], [x, y]) if y is not None and y.op.name == "exp" else None
+    return _softplus_of_minus_abs(y.inputs[0], [x, y]) if y is not None and y.op.name == "exp" else log_rest(node)
 
 
 def _rest(node: Node) -> Form | None:
     """1 - softmax(z) of two classes."""
-    return _rest_of_two(node.inputs[1], [], softmax) if _is_one(node.inputs[0]) and node.inputs[1].shape == node.shape else None
+    found = rest(node)
+    return None if found is None else _rest_of_two(found[0], found[1][1:], softmax)
 
 
 def _sigmoid(p: Node) -> tuple[Node, list[Node]] | None:
@@ -254,7 +311,7 @@ def _root(node: Node) -> Form | None:
 
 FORMS: dict[str, Callable[[Node], Form | None]] = {
     "log": _log, "log1p": _log1p, "softplus": lambda node: _softplus_of_minus_abs(node.inputs[0], []), "sqrt": _root, "power": _root,
-    "subtract": _rest,
+    "subtract": _rest, "add": _rest,
 }
 
 
@@ -272,7 +329,7 @@ def better(order: list[Node], reach: set[int], targets: set[int], kind: str) -> 
         if rule is None or id(node) not in reach or id(node) in targets:
             continue
         form = rule(node)
-        if form is not None and node.op.name == "subtract":     # where it does not divide nothing is lost
+        if form is not None and rule is _rest:      # where it does not divide nothing is lost
             dividing = divisors(order, ()) if dividing is None else dividing
             form = form if id(node) in dividing else None
         if form is None or id(form.leaf) not in reach or any(
