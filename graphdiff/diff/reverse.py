@@ -152,7 +152,7 @@ def sweep(y: Node, targets: Sequence[Node], seed: Node, ledger: dict[int, list[A
                 context.now = (node._site, Origin(forms[key], node, "adjoint"), scope)
                 pending[k] = g if old is None or old is ZERO else add(old, g)
             continue
-        if g is ZERO or op.zero:
+        if g is ZERO or op.zero or 0 in node.shape:             # from no elements nothing comes
             for x in inputs:
                 if id(x) in reach:
                     pending.setdefault(id(x), ZERO)
