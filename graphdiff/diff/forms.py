@@ -7,8 +7,8 @@
     log(1 - softmax(z)[..])     of two classes: of the other one, which does not lose its digits; so of what 1 - softmax(z) is put together to
     log(1 - softmax(z)[:, k])   of more classes: -softplus(z[:, k] - logsumexp of the others), which keeps its digits where p is 0 and where it is 1
 
-The user's nodes give the value; a derivative passes them by, from the last one to what it is made of. Not if one of those on the way is asked
-for itself, nor past a user's own gradient or out of a larger checkpoint.
+The user's nodes give the value; a derivative passes them by, from the last one to what it is made of. Not past a user's own gradient, nor out
+of a larger checkpoint. Those on the way that are asked for themselves have what is sent to them as it is written; the others do not see it.
 """
 from __future__ import annotations
 
@@ -114,24 +114,27 @@ def _plus_one(x: Node) -> Node | None:
 _MOST_ALIKE = 32        # nodes that are looked at
 
 
-def alike(a: Node, b: Node) -> bool:
-    """Are two nodes one, or equal ops on such nodes, as far as that is soon known? Graphs that are differentiated are not merged yet."""
+def _written_again(a: Node, b: Node) -> list[Node] | None:
+    """The nodes of which b is another a: equal ops on equal operands, as far as that is soon known. Graphs that are differentiated are not
+    merged yet."""
     stack = [(a, b)]
+    found = []
     for _ in range(_MOST_ALIKE):
         if not stack:
-            return True
+            return found
         a, b = stack.pop()
         if a is b:
             continue
         if a.op is not b.op or a.shape != b.shape or a.dtype is not b.dtype or a.op.name in ("barrier", "custom", "input"):
-            return False
+            return None
         if a.op.name == "constant":
             if a.size != 1 or a._attrs[0].tobytes() != b._attrs[0].tobytes():
-                return False
+                return None
         elif a._attrs != b._attrs or len(a.inputs) != len(b.inputs):
-            return False
+            return None
+        found.append(b)
         stack += zip(a.inputs, b.inputs, strict=True)
-    return False
+    return None
 
 
 def softmax_by_hand(p: Node) -> tuple[Node, tuple[int, ...], list[Node]] | None:
@@ -156,12 +159,13 @@ def softmax_by_hand(p: Node) -> tuple[Node, tuple[int, ...], list[Node]] | None:
         elif name != "reshape" and (name != "broadcast_to" or shape is not None):
             return None
         below = below.inputs[-1]
-    if not inverted or not alike(below.inputs[0], e):
+    again = _written_again(e, below.inputs[0]) if inverted else None
+    if again is None:
         return None
     axes = below._attrs[0]
     kept = tuple([1 if a in axes else n for a, n in enumerate(e.shape)])
     shape = below.shape if shape is None else shape
-    return (e, axes, [*inside, below, below.inputs[0]]) if (1,) * (len(kept) - len(shape)) + shape == kept else None
+    return (e, axes, [*inside, below, *again]) if (1,) * (len(kept) - len(shape)) + shape == kept else None
 
 
 def _softmax(p: Node) -> tuple[Node, int, list[Node]] | None:
@@ -315,29 +319,38 @@ FORMS: dict[str, Callable[[Node], Form | None]] = {
 }
 
 
-def better(order: list[Node], reach: set[int], targets: set[int], kind: str) -> tuple[list[Node], dict[int, Node]]:
+class Better(NamedTuple):
+    """What a node is differentiated as, and the targets that are passed by."""
+
+    other: Node
+    leaf: Node
+    passed: list[Node]
+
+
+def better(order: list[Node], reach: set[int], targets: set[int], kind: str) -> tuple[list[Node], dict[int, Better]]:
     """The order with the other expressions in it, each before the node whose derivatives it gives; and these by the node's id.
 
     reach: ids of what depends on a target. kind: as of an Origin.
     """
-    forms: dict[int, Node] = {}
+    forms: dict[int, Better] = {}
     made: dict[int, list[Node]] = {}
     known: set[int] = set()
     dividing: set[int] | None = None
     for node in order:
         rule = FORMS.get(node.op.name)
-        if rule is None or id(node) not in reach or id(node) in targets:
+        if rule is None or id(node) not in reach:
             continue
         form = rule(node)
         if form is not None and rule is _rest:      # where it does not divide nothing is lost
             dividing = divisors(order, ()) if dividing is None else dividing
             form = form if id(node) in dividing else None
-        if form is None or id(form.leaf) not in reach or any(
-                id(x) in targets or not _is_passed(x, form.leaf) for x in form.between):
+        if form is None or id(form.leaf) not in reach or not all(_is_passed(x, form.leaf) for x in form.between):
             continue
         known = known or {id(n) for n in order}
         CONTEXT.now = (node._site, Origin(node, node if kind == "adjoint" else None, kind), CONTEXT.now[2])
-        other = forms[id(node)] = cast(form.build(), node.dtype)
+        other = cast(form.build(), node.dtype)
+        passed = {id(x): x for x in form.between if id(x) in targets}
+        forms[id(node)] = Better(other, form.leaf, list(passed.values()))
         made[id(node)] = [n for n in toposort([other], stop=known) if id(n) not in known]
     if not forms:
         return order, forms
