@@ -123,15 +123,16 @@ def _side_by_side(members: Sequence[Any]) -> Sequence[Any]:
                 waiting[op, ins[0].layout] = i
             else:
                 together[first] = first, i
+    moved = {i for some in together.values() for i in some}
     for (op, _), i in list(waiting.items()):
         turned = minus.get(members[i][2][0].buffer) if op == "sigmoid" else None
         if turned is not None:
             first = waiting.get((op, members[turned][2][0].layout))
-            if first is not None:
+            if first is not None and moved.isdisjoint((first, turned, i)):          # of x, -x and -(-x) the first two
                 together[min(first, turned)] = first, turned, i
+                moved.update((first, turned, i))
     if not together:
         return members
-    moved = {i for some in together.values() for i in some}
     order = []
     for i, m in enumerate(members):
         if i in together:
