@@ -341,3 +341,19 @@ def test_a_diagonal_is_picked_too(pick):
             for got, want in zip(results[0](d), results[1](d), strict=True):
                 np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-5)
                 checked()
+
+
+@pytest.mark.parametrize("log", [gd.log, gd.log2, gd.log10])
+@pytest.mark.parametrize("inner", [gd.softmax, gd.checkpoint(gd.softmax)])
+def test_second_derivatives_of_logarithms_of_any_base_out_of_a_checkpoint(inner, log):
+    """The logarithms are those of log_softmax over its rows, whose second derivatives were NaN by base 2 and 10 behind a checkpoint."""
+    x = gd.input("x", (3, 2))
+    at = np.array([[508.8, 83.3], [0.17, -2152.7], [-617.9, -835.0]])
+    base = log(gd.constant(np.e))
+    results = []
+    for y in (gd.log(gd.softmax(log(inner(x)), axis=0)), gd.log_softmax(gd.log_softmax(x) * base, axis=0)):
+        g = gd.grad(gd.sum(y * np.cos(np.arange(6)).reshape(3, 2)), x)
+        results.append(gd.function([x], [y, g, gd.grad(gd.sum(g * np.linspace(0.5, 1.5, 6).reshape(3, 2)), x)])(at))
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-13, atol=1e-15 * np.abs(at).max())
+        checked()

@@ -128,7 +128,7 @@ def like(order: Sequence[Node], exponentials: Sequence[int]) -> set[int]:
     for node in order:
         name = node.op.name
         if name in ("constant", "sigmoid", "softmax") or (
-                name in _MADE and all(id(x) in found for x in node.inputs if x.dtype.kind == "f")):
+                name in _MADE and all(id(x) in found for x in (node.inputs[:1] if name in SAME else node.inputs) if x.dtype.kind == "f")):
             found.add(id(node))
     return found
 
