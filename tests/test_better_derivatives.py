@@ -158,6 +158,48 @@ def test_roots_of_sigmoids(sigmoid, power, dtype):
         checked()
 
 
+def quotient(z):
+    e = gd.exp(z)
+    return e / (1 + e)
+
+
+SIGMOIDS = {
+    "e / (1 + e)": quotient, "e * (1 / (1 + e))": lambda z: gd.exp(z) * (1 / (1 + gd.exp(z))), "1 / (1 + exp(-z))": lambda z: 1 / (1 + gd.exp(-z)),
+    "exp(z) / (exp(z) + 1)": lambda z: gd.exp(z) / (gd.exp(z) + 1), "reciprocal": lambda z: gd.reciprocal(1 + gd.exp(-z)),
+    "checkpoint": gd.checkpoint(quotient), "checkpoint, 1 / (1 + exp(-z))": gd.checkpoint(lambda z: 1 / (1 + gd.exp(-z))),
+}
+OF_A_SIGMOID = {
+    "cross entropy": (lambda p: -(0.3 * gd.log(p) + 0.7 * gd.log(1 - p)), lambda z: gd.softplus(z) - 0.3 * z),
+    "log of the rest": (lambda p: gd.log1p(-p), lambda z: -gd.softplus(z)), "log odds": (lambda p: gd.square(gd.log(p / (1 - p))) / 1000, lambda z: z * z / 1000),
+    "focal": (lambda p: -gd.square(1 - p) * gd.log(p), lambda z: gd.exp(-2 * gd.softplus(z)) * gd.softplus(-z)),
+    "itself": (lambda p: p * 2.0, lambda z: 2 * gd.sigmoid(z)),
+}
+
+
+@pytest.mark.parametrize("term", OF_A_SIGMOID)
+@pytest.mark.parametrize("kind", SIGMOIDS)
+def test_sigmoids_by_hand(kind, term):
+    """All derivatives to the second, by all modes. Hessians of a cross entropy were 1 or -1 where they are 1e-16, as differences of two terms of
+    1e16; out of a checkpoint gradients were 0."""
+    written, good = OF_A_SIGMOID[term]
+    at = np.array([-800.0, -37.0, -20.0, -1.0, 0.0, 0.5, 10.0, 30.0, 36.0, 36.5, 37.0, 40.0, 300.0])
+    compare_over(lambda z: written(SIGMOIDS[kind](z)), good, "float64", at)
+
+
+def test_an_exact_zero_stays_zero():
+    """x^2 / (1 + x^2) as it is fitted to doses: the slope at 0 was 0 times infinity."""
+    x = gd.input("x", (3,))
+    hill, at = np.array([0, 0.5, 0.16]), [0.0, 1.0, 2.0]
+    inverse = np.array([0, 0.19661193324148185, 0.25 * 0.6224593312018546 * 0.3775406687981454])
+    for f, want in ((lambda x: 1 / (1 + gd.exp(-2 * gd.log(x))), hill), (lambda x: 1 / (1 + gd.exp(1 / x)), inverse),
+                    (lambda x: 1 / (3 + gd.exp(-2 * gd.log(x))), np.array([0, 2 / 16, 4 / 169])),
+                    (lambda x: 1 / gd.square(1 + gd.exp(-2 * gd.log(x))), 2 * hill * [0, 0.5, 0.8]),
+                    (lambda x: gd.exp(2 * gd.log(x)) / (1 + gd.exp(2 * gd.log(x))), hill)):
+        for passes in (None, ()):
+            np.testing.assert_allclose(gd.function([x], gd.grad(gd.sum(f(x)), x), passes=passes)(at), want)
+            checked()
+
+
 def by_hand(z, axis=-1):
     e = gd.exp(z)
     return e / gd.sum(e, axis=axis, keepdims=True)

@@ -2,6 +2,7 @@
 
     log1p(exp(-c |u|))          kinks where |u| does, and its slope with it: two kinks of max(z, 0) + log1p(exp(-|z|)) that cancel. Piece by piece
                                 the second derivative at 0 is that of a product of signs, 0; from both sides it is c^2 / 4.
+    exp(z) / (1 + exp(z))       sigmoid(z), whose slope is no difference; so of what else a sigmoid is written as
     sigmoid(z)^c, 0 < c < 1     its slope is c p^(c - 1) p (1 - p), infinity times 0 where p underflows; that of exp(-c softplus(-z)) is not
     log(exp(y)[..])             y, where exp(y) underflows too; of y = log_softmax(z) and its like: what may overflow stays as it is written
     log(1 - softmax(z)[..])     of two classes: of the other one, which does not lose its digits; so of what 1 - softmax(z) is put together to
@@ -24,7 +25,7 @@ from ..ops.joining import concatenate
 from ..ops.movement import cut, slice_axes
 from ..ops.reduction import logsumexp
 from ..ops.scan import log_softmax, softmax
-from ..ops.unary import exp, negative, softplus
+from ..ops.unary import exp, negative, sigmoid, softplus
 
 DIVIDING = frozenset(("divide", "reciprocal", "log", "log2", "log10", "xlogy"))
 GATHERS = frozenset(("gather", "gather_along"))
@@ -292,31 +293,61 @@ def _rest(node: Node) -> Form | None:
     return None if found is None else _rest_of_two(found[0], found[1][1:], softmax)
 
 
-def _sigmoid(p: Node) -> tuple[Node, list[Node]] | None:
-    """-z of a sigmoid, as an op or 1 / (1 + exp(-z)), and the nodes it is made of."""
-    if p.op.name == "sigmoid":
-        return p.inputs[0], [p]
-    below = p.inputs[-1] if p.op.name == "reciprocal" or (p.op.name == "divide" and _is_one(p.inputs[0])) else None
-    e = None if below is None else _plus_one(below)
-    if below is None or e is None or e.op.name != "exp" or e.inputs[0].op.name != "negative" or p.shape != e.shape:
+def sigmoid_by_hand(p: Node) -> tuple[Node, bool, list[Node]] | None:
+    """z, whether it is minus that, and the nodes on the way, of what is exp(z) / (1 + exp(z)) or 1 / (1 + exp(z)); of either by a product."""
+    name = p.op.name
+    if name == "reciprocal":
+        top, below = None, p.inputs[0]
+    elif name == "divide":
+        top, below = p.inputs
+    elif name == "multiply":
+        top, below = p.inputs if p.inputs[0].op.name == "exp" else p.inputs[::-1]
+        if top.op.name != "exp" or not (below.op.name == "reciprocal" or (below.op.name == "divide" and _is_one(below.inputs[0]))):
+            return None
+        below = below.inputs[-1]
+    else:
         return None
-    return e.inputs[0].inputs[0], [p, below, e, e.inputs[0]]
+    e = _plus_one(below)
+    if e is None or e.op.name != "exp" or e.shape != p.shape:
+        return None
+    again = [] if top is None or _is_one(top) else _written_again(e, top)
+    if again is None:
+        return None
+    inside = [p, below, e, *again] if name != "multiply" else [p, *p.inputs, below, e, *again]
+    return e.inputs[0], top is None or _is_one(top), inside
+
+
+def _sigmoid(p: Node) -> Form | None:
+    """A sigmoid by hand."""
+    found = sigmoid_by_hand(p)
+    if found is None:
+        return None
+    z, minus, inside = found
+    if minus and z.op.name == "negative":
+        return Form(z.inputs[0], [*inside, z], lambda: sigmoid(z.inputs[0]))
+    return Form(z, inside, lambda: sigmoid(negative(z) if minus else z))
 
 
 def _root(node: Node) -> Form | None:
     """sqrt(sigmoid(z)) and powers between 0 and 1."""
     c = 0.5 if node.op.name == "sqrt" else number(node.inputs[1])
-    found = _sigmoid(node.inputs[0]) if c is not None and 0 < c < 1 and node.inputs[0].shape == node.shape else None
-    if found is None or c is None:
+    (p, *_) = node.inputs
+    if c is None or not 0 < c < 1 or p.shape != node.shape:
         return None
-    z, inside = found
-    return Form(z, inside, lambda: exp(multiply(softplus(negative(z)), -c)))
+    found = (p.inputs[0], False, [p]) if p.op.name == "sigmoid" else sigmoid_by_hand(p)
+    if found is None:
+        return None
+    z, minus, inside = found
+    return Form(z, inside, lambda: exp(multiply(softplus(z if minus else negative(z)), -c)))
 
 
 FORMS: dict[str, Callable[[Node], Form | None]] = {
     "log": _log, "log1p": _log1p, "softplus": lambda node: _softplus_of_minus_abs(node.inputs[0], []), "sqrt": _root, "power": _root,
-    "subtract": _rest, "add": _rest,
+    "subtract": _rest, "add": _rest, "divide": _sigmoid, "multiply": _sigmoid, "reciprocal": _sigmoid,
 }
+
+
+MADE_OF = frozenset(("abs", "exp", "sigmoid", "softmax"))        # each of them has one of these in it
 
 
 class Better(NamedTuple):

@@ -21,7 +21,7 @@ from ..ops.families import cast
 from ..ops.movement import RESHAPE, sum_to
 from ..ops.unary import negative
 from ..specs import format_shape
-from .forms import FORMS, Better, better
+from .forms import MADE_OF, Better, better
 
 
 @public
@@ -112,7 +112,7 @@ def _reached(order: Sequence[Node], reach: set[int]) -> None:
 def formed(order: list[Node], targets: Sequence[Node], kind: str) -> tuple[list[Node], set[int], dict[int, Better]]:
     """The order, with what some nodes are differentiated as in the place of themselves; ids of what reaches a target; and these by id."""
     reach = connected(order, targets)
-    if all(node.op.name not in FORMS for node in order):
+    if all(node.op.name not in MADE_OF for node in order):
         return order, reach, {}
     before = CONTEXT.now
     order, forms = better(order, reach, {id(t) for t in targets}, kind)

@@ -12,8 +12,8 @@ have cancelled later it has its turn in another round, over what the first has b
 together. What is picked from a value (elements, a choice by a condition) has m picked likewise, and gives it back where it is scattered; so
 has what is put together of several values (joined.py). What a checkpoint computes again has the scale of what it computed first.
 
-Of exp(x) / (1 + exp(x)), whose derivatives are written as differences, what multiplies 1 - sigmoid(x) is found in sums of few terms: in first
-derivatives, not in all second ones.
+Of quotients by 1 + exp(x), whose derivatives are written as differences, what multiplies 1 - sigmoid(x) is found in sums of few terms: in first
+derivatives, not in all second ones. (Those that are a sigmoid are differentiated as one, diff/forms.py.)
 """
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..diff.forms import DIVIDING, PASSED, PLACED, SAME, Form, divisors, log_rest, picked, softmax_by_hand
+from ..diff.forms import DIVIDING, PASSED, PLACED, SAME, Form, divisors, log_rest, picked, sigmoid_by_hand, softmax_by_hand
 from ..graph.build import CONTEXT
 from ..graph.node import Node, new_node
 from ..graph.opdef import lookup
@@ -165,7 +165,7 @@ def scales(order: Sequence[Node]) -> dict[Any, dict[int, Scale]]:
 
 def second_bodies(order: Sequence[Node], found: Mapping[int, Scale]) -> tuple[dict[int, Scale], dict[int, int]]:
     """By id, what a checkpoint computes again of softmaxes and sigmoids with a scale; and of every node of such a body, the id of the first."""
-    if not any(s.falls for s in found.values()) or all(node.op.name != "barrier" for node in order):
+    if not any(s.falls or s.is_softplus for s in found.values()) or all(node.op.name != "barrier" for node in order):
         return {}, {}
     table: dict[Any, int] = {}
     first: dict[int, int] = {}
@@ -199,29 +199,11 @@ def positives(order: Sequence[Node]) -> set[int]:
 
 
 def _as_sigmoid(node: Node) -> tuple[Node, bool] | None:
-    """x, and whether it is minus that, of what is sigmoid(x) = exp(x) / (1 + exp(x)) or sigmoid(-x) = 1 / (1 + exp(x))."""
-    name = node.op.name
-    if name == "sigmoid":
+    """x, and whether it is minus that, of what is a sigmoid, as an op or by hand."""
+    if node.op.name == "sigmoid":
         return node.inputs[0], False
-    if name == "reciprocal":
-        top, below = None, node.inputs[0]
-    elif name == "divide":
-        top, below = node.inputs
-    elif name == "multiply":
-        top, below = node.inputs if node.inputs[0].op.name == "exp" else node.inputs[::-1]
-        inverse = below
-        if inverse.op.name == "reciprocal" or (inverse.op.name == "divide" and is_one(inverse.inputs[0])):
-            below = inverse.inputs[-1]
-        else:
-            return None
-    else:
-        return None
-    if below.op.name != "add" or below.shape != node.shape:
-        return None
-    for e, one in (below.inputs, below.inputs[::-1]):
-        if e.op.name == "exp" and is_one(one) and e.shape == node.shape and (top is None or is_one(top) or top is e):
-            return e.inputs[0], top is not e
-    return None
+    found = sigmoid_by_hand(node)
+    return None if found is None else found[:2]
 
 
 class Step(NamedTuple):
