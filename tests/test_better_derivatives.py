@@ -170,7 +170,8 @@ SIGMOIDS = {
 }
 OF_A_SIGMOID = {
     "cross entropy": (lambda p: -(0.3 * gd.log(p) + 0.7 * gd.log(1 - p)), lambda z: gd.softplus(z) - 0.3 * z),
-    "log of the rest": (lambda p: gd.log1p(-p), lambda z: -gd.softplus(z)), "log odds": (lambda p: gd.square(gd.log(p / (1 - p))) / 1000, lambda z: z * z / 1000),
+    "log of the rest": (lambda p: gd.log1p(-p), lambda z: -gd.softplus(z)),
+    "log odds": (lambda p: gd.square(gd.log(p / (1 - p))) / 1000, lambda z: z * z / 1000),
     "focal": (lambda p: -gd.square(1 - p) * gd.log(p), lambda z: gd.exp(-2 * gd.softplus(z)) * gd.softplus(-z)),
     "itself": (lambda p: p * 2.0, lambda z: 2 * gd.sigmoid(z)),
 }
