@@ -31,6 +31,7 @@ from .simplify import VIEWS, Ordered, merge
 
 _KEEPING = VIEWS | {"cast"}      # a 1 stays 1
 _ROUNDS = 8             # of one kind of scales: two for most, one more for each that all others are multiplied with; a walk each
+_GROWN = 256            # and none in which the nodes are twice as many as at first, and so many more: scales that meet all along a loop do so again
 
 
 def cancelled(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
@@ -56,6 +57,7 @@ def _rounds(result: Ordered, key: Any, found: dict[int, Scale]) -> Ordered:
     finished: list[Node] = []                   # exponentials that need no other round
     waiting: list[Node] = []
     apart: dict[int, set[int]] = {}             # ids of those that met
+    most = 2 * len(result[0]) + _GROWN
     for _ in range(_ROUNDS):
         again = True
         while again:
@@ -78,7 +80,7 @@ def _rounds(result: Ordered, key: Any, found: dict[int, Scale]) -> Ordered:
             finished, waiting = [[now[id(e)] for e in es if id(e) in now] for es in (finished, waiting)]
             apart = {id(now[e]): {id(now[o]) for o in others if o in now} for e, others in apart.items() if e in now}
             result = order, outputs[len(tracked):]
-        if not waiting:
+        if not waiting or len(result[0]) > most:
             break
         together: set[int] = set()              # in the next round: no two that met
         for node in waiting:
