@@ -66,6 +66,11 @@ def merge(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
     return kept, [new[id(o)] for o in outputs]
 
 
+def sooner(node: Node, inputs: Sequence[Node]) -> float:
+    """A serial for what is made of some nodes and stands before one: nodes of one serial may come in any order."""
+    return (max([x.serial for x in inputs]) + node.serial) / 2
+
+
 def laid_out(order: Sequence[Node]) -> set[int]:
     """Ids of the nodes that a product reads, itself or views of them: the order in which a product of few rows adds goes by how its
     operands lie, so that no pass may put a view in the place of an array or the other way round."""
