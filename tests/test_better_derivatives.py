@@ -103,6 +103,43 @@ def test_what_is_asked_for_on_the_way_is_not_passed_by():
     checked(6)
 
 
+PASSED = {
+    "log(1 - p)": (lambda x: gd.log(1 - gd.softmax(x))[1:], 2, [1.0, 92.0]), "log1p(-p)": (lambda x: gd.log1p(-gd.softmax(x))[1:], 2, [1.0, 92.0]),
+    "by hand": (lambda x: gd.log(1 - by_hand(x))[1:], 2, [1.0, 92.0]), "of many": (lambda x: gd.log(1 - gd.softmax(x)[1]), 3, [1.0, 92.0, 3.0]),
+    "written twice": (lambda x: gd.log(1 - gd.exp(x - 1.0) / gd.sum(gd.exp(x - 1.0)))[1:], 2, [1.0, 92.0]),
+    "sqrt sigmoid": (lambda x: gd.sqrt(gd.sigmoid(x)), 2, [-800.0, 0.3]), "log p": (lambda x: gd.log(gd.exp(gd.log_softmax(x))), 2, [-800.0, 0.3]),
+    "(1 - p) of a quotient": (lambda x: gd.softmax(x)[1:] / (1 - gd.softmax(x))[1:], 2, [1.0, 92.0]),
+    "one in another": (lambda x: gd.log(1 - gd.softmax(gd.log(gd.exp(gd.log_softmax(x)))))[1:], 2, [1.0, 92.0]),
+    "kinks": (lambda x: gd.maximum(x, 0) + gd.log1p(gd.exp(-A(x))), 2, [0.0, 1.0]),
+}
+
+
+@pytest.mark.parametrize("name", PASSED)
+def test_a_gradient_does_not_depend_on_what_else_is_asked_for(name):
+    """A node on the way of such a form, asked for too, took it from all others: [1, 0] for [1, -1], NaN for 1e-174."""
+    f, n, at = PASSED[name]
+    x = gd.input("x", (n,))
+    y = gd.sum(f(x))
+    inner = [v for v in gd.graph.walk.toposort([y]) if v.dtype.kind == "f" and v.inputs]
+    t = [gd.constant(np.linspace(-1, 0.5, v.size).reshape(v.shape)) for v in (x, *inner)]
+    zero = [gd.zeros_like(v) for v in inner]
+    want = gd.function([x], gd.grad(y, x))(at)
+    assert np.isfinite(want).all()
+    for some in (inner, inner[::-1], *[[v] for v in inner]):
+        np.testing.assert_array_equal(gd.function([x], gd.grad(y, [*some, x])[-1])(at), want)
+        checked()
+    np.testing.assert_array_equal(gd.function([x], gd.jvp(y, [x, *inner], [t[0], *zero]))(at), gd.function([x], gd.jvp(y, x, t[0]))(at))
+    # What they have themselves is as it is written, and a tangent is the sum of what each target has.
+    at = np.linspace(0.5, 1.0, n)
+    written = [gd.grad(y, v) for v in inner]
+    both = gd.function([x], [*gd.grad(y, [*inner, x]), gd.grad(y, [x, *inner])[0], gd.jvp(y, [x, *inner], t)])(at)
+    for a, b in zip(both, gd.function([x], [*written, gd.grad(y, x)])(at), strict=False):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+        checked()
+    np.testing.assert_allclose(both[-1], sum(np.vdot(g, np.linspace(-1, 0.5, g.size)) for g in (*both[:len(inner)], both[-2])), rtol=1e-11)
+    checked()
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("power", ["sqrt", 0.5, 0.3, 0.9])
 @pytest.mark.parametrize("sigmoid", [gd.sigmoid, lambda z: 1 / (1 + gd.exp(-z)), lambda z: gd.reciprocal(gd.exp(-z) + 1)])
@@ -119,6 +156,49 @@ def test_roots_of_sigmoids(sigmoid, power, dtype):
     for a, b in zip(gd.function([x], [*derivatives(y, x, 2), *second_ways(y, x)])(at), [*want, *want[2:] * 3], strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-5 if dtype == "float32" else 1e-12, atol=tiny)
         checked()
+
+
+def quotient(z):
+    e = gd.exp(z)
+    return e / (1 + e)
+
+
+SIGMOIDS = {
+    "e / (1 + e)": quotient, "e * (1 / (1 + e))": lambda z: gd.exp(z) * (1 / (1 + gd.exp(z))), "1 / (1 + exp(-z))": lambda z: 1 / (1 + gd.exp(-z)),
+    "exp(z) / (exp(z) + 1)": lambda z: gd.exp(z) / (gd.exp(z) + 1), "reciprocal": lambda z: gd.reciprocal(1 + gd.exp(-z)),
+    "checkpoint": gd.checkpoint(quotient), "checkpoint, 1 / (1 + exp(-z))": gd.checkpoint(lambda z: 1 / (1 + gd.exp(-z))),
+}
+OF_A_SIGMOID = {
+    "cross entropy": (lambda p: -(0.3 * gd.log(p) + 0.7 * gd.log(1 - p)), lambda z: gd.softplus(z) - 0.3 * z),
+    "log of the rest": (lambda p: gd.log1p(-p), lambda z: -gd.softplus(z)),
+    "log odds": (lambda p: gd.square(gd.log(p / (1 - p))) / 1000, lambda z: z * z / 1000),
+    "focal": (lambda p: -gd.square(1 - p) * gd.log(p), lambda z: gd.exp(-2 * gd.softplus(z)) * gd.softplus(-z)),
+    "itself": (lambda p: p * 2.0, lambda z: 2 * gd.sigmoid(z)),
+}
+
+
+@pytest.mark.parametrize("term", OF_A_SIGMOID)
+@pytest.mark.parametrize("kind", SIGMOIDS)
+def test_sigmoids_by_hand(kind, term):
+    """All derivatives to the second, by all modes. Hessians of a cross entropy were 1 or -1 where they are 1e-16, as differences of two terms of
+    1e16; out of a checkpoint gradients were 0."""
+    written, good = OF_A_SIGMOID[term]
+    at = np.array([-800.0, -37.0, -20.0, -1.0, 0.0, 0.5, 10.0, 30.0, 36.0, 36.5, 37.0, 40.0, 300.0])
+    compare_over(lambda z: written(SIGMOIDS[kind](z)), good, "float64", at)
+
+
+def test_an_exact_zero_stays_zero():
+    """x^2 / (1 + x^2) as it is fitted to doses: the slope at 0 was 0 times infinity."""
+    x = gd.input("x", (3,))
+    hill, at = np.array([0, 0.5, 0.16]), [0.0, 1.0, 2.0]
+    inverse = np.array([0, 0.19661193324148185, 0.25 * 0.6224593312018546 * 0.3775406687981454])
+    for f, want in ((lambda x: 1 / (1 + gd.exp(-2 * gd.log(x))), hill), (lambda x: 1 / (1 + gd.exp(1 / x)), inverse),
+                    (lambda x: 1 / (3 + gd.exp(-2 * gd.log(x))), np.array([0, 2 / 16, 4 / 169])),
+                    (lambda x: 1 / gd.square(1 + gd.exp(-2 * gd.log(x))), 2 * hill * [0, 0.5, 0.8]),
+                    (lambda x: gd.exp(2 * gd.log(x)) / (1 + gd.exp(2 * gd.log(x))), hill)):
+        for passes in (None, ()):
+            np.testing.assert_allclose(gd.function([x], gd.grad(gd.sum(f(x)), x), passes=passes)(at), want)
+            checked()
 
 
 def by_hand(z, axis=-1):
@@ -173,6 +253,42 @@ def test_the_rest_of_two_classes(kind, term, dtype):
     compare_over(lambda z: written(SOFTMAXES[kind](z)), lambda z: good(gd.log_softmax(z)), dtype, at)
 
 
+SPELLINGS = {
+    "e * (1 / sum)": lambda z, e: e * (1 / gd.sum(e, axis=-1, keepdims=True)), "sum[..., None]": lambda z, e: e / gd.sum(e, axis=-1)[..., None],
+    "(1 / sum)[:, None] * e": lambda z, e: (1 / gd.sum(e, axis=-1))[:, None] * e, "twice": lambda z, e: e / gd.sum(gd.exp(z), axis=-1, keepdims=True),
+    "reciprocal": lambda z, e: gd.reshape(gd.reciprocal(gd.sum(e, axis=-1)), (7, 1)) * e,
+    "broadcast": lambda z, e: e / gd.broadcast_to(gd.reshape(gd.sum(e, axis=1), (7, 1)), z.shape),
+    "all shifted twice": lambda z, e: gd.exp(z - gd.max(z, axis=1, keepdims=True)) / gd.sum(
+        gd.exp(z - gd.max(z, axis=1, keepdims=True)), axis=1, keepdims=True),
+    "columns": lambda z, e: (gd.exp(z.T) / gd.sum(gd.exp(z.T), axis=0)).T,
+}
+RESTS = {"1 - p": lambda p: gd.log(1 - p), "log1p(-p)": lambda p: gd.log1p(-p), "1 + -p": lambda p: gd.log(1 + -p), "-p + 1": lambda p: gd.log(-p + 1.0)}
+
+
+@pytest.mark.parametrize("term", RESTS)
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_softmaxes_by_hand_however_they_are_spelled(spelling, term):
+    """The value was that of a softmax, and the gradient that of something else: [1, 0] for [1, -1]."""
+    at = np.array([[0, 12], [0, 16], [0, 300], [0, -300], [0, 1200], [-1200, 0], [1, 1.5]])
+    written, log = SPELLINGS[spelling], RESTS[term]
+    compare_over(lambda z: log(written(z, gd.exp(z))), lambda z: gd.log_softmax(z)[:, ::-1], "float64", at)
+    compare_over(lambda z: log(written(gd.concatenate([z, 0 * z[:, :1]], 1), gd.exp(gd.concatenate([z, 0 * z[:, :1]], 1)))[:, :1]),
+                 lambda z: others(gd.concatenate([z, 0 * z[:, :1]], 1), 0)[:, None], "float64", at)
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_a_vector_by_its_sum(n):
+    """e / sum(e) of a vector, where nothing has to be kept."""
+    for at in ([37.0, 0.0, -1e4], [30.0, 0.0, -1e4], [800.0, 0.0, 790.0], [1.0, 2.0, 3.0]):
+        def good(x):
+            return 0.7 * (gd.logsumexp(x[1:]) - gd.logsumexp(x)) + 0.3 * gd.log_softmax(x)[0]
+
+        def written(x):
+            p = gd.exp(x) / gd.sum(gd.exp(x))
+            return 0.7 * gd.log(1 - p[0]) + 0.3 * gd.log(p[0])
+        compare_over(written, good, "float64", np.array(at[:n]))
+
+
 def others(z, k):
     """The logarithm of the probability of all classes but one."""
     rest = [j for j in range(3) if j != k]
@@ -198,6 +314,28 @@ def test_the_rest_of_one_class_of_many(kind, term, dtype):
     written, good = OF_THREE[term]
     at = np.array([[0, 12, 1], [0, 16, -3], [0, 30, 2], [0, -30, 0], [0, 120, 1], [-120, 0, 20], [1, 1.5, 1]]) * (1 if dtype == "float32" else 10)
     compare_over(lambda z: written(SOFTMAXES[kind](z)), good, dtype, at.astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", SOFTMAXES)
+def test_the_rest_of_a_class_that_is_hardly_there_keeps_its_digits(kind, dtype):
+    """log1p(-softmax(x)[k]) is -p where p is small: as a difference of two logarithms of sums it was off by 0.5 %, or 0."""
+    at = np.array([[1000, 990, 1000], [10, 2, 10.3], [0, -50, 0], [-3, -70, 2], [800, 1, 0]], dtype)
+    x = gd.input("x", (5, 3), dtype)
+    y = gd.log1p(-SOFTMAXES[kind](x)[:, 1])
+    t = np.array([0.3, -1.0, 0.7], dtype)
+    with mpmath.workdps(120):
+        want = [[], [], []]
+        for row in at:
+            e = [mpmath.exp(mpmath.mpf(float(v))) for v in row]
+            p, rest = e[1] / sum(e), e[0] + e[2]
+            want[0].append(float(mpmath.log(rest / sum(e))))
+            want[1].append([float(p * e[0] / rest), float(-p), float(p * e[2] / rest)])
+            want[2].append(sum(float(v) * a for v, a in zip(t, want[1][-1], strict=True)))
+    rtol, tiny = (3e-5, 1e-36) if dtype == "float32" else (1e-12, 1e-300)
+    for a, b in zip(gd.function([x], [y, gd.grad(gd.sum(y), x), gd.jvp(y, x, np.tile(t, (5, 1)))])(at), want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=tiny)
+        checked()
 
 
 def test_1_minus_a_softmax_that_is_no_divisor_stays_as_it_is_written():
@@ -235,6 +373,33 @@ def test_logarithms_of_exponentials(inner, pick):
     for a, b in zip(*results, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5 * np.abs(b).max())
         checked()
+
+
+LOGARITHMS = {
+    "log_softmax": gd.log_softmax, "less logsumexp": lambda x: x - gd.logsumexp(x, axis=1, keepdims=True), "log_sigmoid": gd.log_sigmoid,
+    "-softplus": lambda x: -gd.softplus(x),
+}
+
+
+@pytest.mark.parametrize("name", LOGARITHMS)
+def test_logarithms_of_one_exponential_add_up(name):
+    """log(exp(y)) is differentiated as y: what other logarithms of it, picks of it and y's own consumers contribute was lost."""
+    v, w = np.random.default_rng(0).standard_normal((2, 3, 2))
+    for uses in (lambda y, p: gd.log(p) * v + gd.log(p) * w, lambda y, p: gd.log(p) * v + y * w, lambda y, p: y * w + gd.log(p) * v,
+                 lambda y, p: gd.log(p) * v + gd.log(gd.exp(y) * 1.0) * w, lambda y, p: gd.sum(gd.log(p)) + gd.log(p[0]) * v[0] + p * w,
+                 lambda y, p: gd.log(p)[:, :1] * gd.log(p)[:, 1:] * y + 0.0 * gd.log(p)):
+        x = gd.input("x", (3, 2))
+        y = LOGARITHMS[name](x)
+        z = gd.sum(uses(y, gd.exp(y)))
+        plain = gd.sum(uses(y, gd.exp(y) + 1e-300))           # no such form
+        at = np.random.default_rng(1).standard_normal((3, 2))
+        t = gd.constant(np.arange(6.0).reshape(3, 2))
+        g, h = gd.grad(z, x), gd.grad(plain, x)
+        want = gd.function([x], [h, gd.grad(gd.sum(h * h), x), gd.jvp(plain, x, t)], passes=())(at)
+        for passes in (None, ()):
+            for a, b in zip(gd.function([x], [g, gd.grad(gd.sum(g * g), x), gd.jvp(z, x, t)], passes=passes)(at), want, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13)
+                checked()
 
 
 def kinked(choose, z):

@@ -12,7 +12,8 @@ from graphdiff.graph.walk import toposort
 WITHOUT = ("merge", "algebra", "fold", "fuse", "in_place")
 EXACT = {"exp": mpmath.exp, "log": mpmath.log, "log1p": mpmath.log1p, "sin": mpmath.sin, "cos": mpmath.cos, "negative": lambda a: -a,
          "reciprocal": lambda a: 1 / a, "square": lambda a: a * a, "add": lambda a, b: a + b, "subtract": lambda a, b: a - b,
-         "multiply": lambda a, b: a * b, "zmul": lambda a, b: a * b, "zmul_either": lambda a, b: a * b, "divide": lambda a, b: a / b}
+         "multiply": lambda a, b: a * b, "zmul": lambda a, b: a * b, "zmul_either": lambda a, b: a * b, "divide": lambda a, b: a / b,
+         "tanh": mpmath.tanh, "sigmoid": lambda a: 1 / (1 + mpmath.exp(-a)), "sigmoid_grad": lambda a: 1 / (1 + mpmath.exp(-a)) / (1 + mpmath.exp(a))}
 
 
 def exact(outputs, x, value, digits=400):

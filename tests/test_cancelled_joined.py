@@ -81,6 +81,27 @@ def test_the_logarithm_of_what_was_put_together(kind, join, dtype, scale):
     compare(lambda x, y: L(f(p(x), p(y), 1.0)), lambda x, y: f(log(x), log(y), 0.0), dtype, scale)
 
 
+# What is put takes the place of all.
+WHOLE = {
+    "set in ones": lambda p, q: gd.ones((3, 3), p.dtype.name).at[:].set(p), "set in itself": lambda p, q: p.at[0:3].set(p),
+    "set in another": lambda p, q: q.at[:].set(p), "nothing behind": lambda p, q: gd.concatenate([p, q[:0]]),
+    "nothing before": lambda p, q: gd.concatenate([q[:, :0], p], axis=1), "of one": lambda p, q: gd.concatenate([p]),
+    "a batch of one": lambda p, q: gd.zeros((1, 3, 3), p.dtype.name).at[0].set(p)[0], "backwards": lambda p, q: q.at[::-1].set(p)[::-1],
+    "twice": lambda p, q: gd.ones((1, 3, 3), p.dtype.name).at[0].set(p).at[0].set(p)[0], "no roll": lambda p, q: gd.roll(p, 3, 1),
+    "no pad": lambda p, q: gd.pad(p, ((0, 0), (0, 0)), constant_values=1),
+}
+
+
+@pytest.mark.parametrize(("dtype", "scale"), WIDE)
+@pytest.mark.parametrize("join", WHOLE)
+@pytest.mark.parametrize("kind", [*SOFTMAXES, *SIGMOIDS])
+def test_a_piece_that_is_all(kind, join, dtype, scale):
+    """The value was right, and the gradient zeros or NaN: nothing cuts the cotangent of such a piece out."""
+    f = WHOLE[join]
+    p, log = (SOFTMAXES[kind], gd.log_softmax) if kind in SOFTMAXES else (SIGMOIDS[kind], gd.log_sigmoid)
+    compare(lambda x, y: L(f(p(x), p(y))), lambda x, y: log(x), dtype, scale, alone=False)
+
+
 @pytest.mark.parametrize(("dtype", "scale"), SPREADS)
 @pytest.mark.parametrize("join", SOME)
 @pytest.mark.parametrize("kind", [*SOFTMAXES, *SIGMOIDS])

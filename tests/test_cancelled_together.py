@@ -341,3 +341,39 @@ def test_a_diagonal_is_picked_too(pick):
             for got, want in zip(results[0](d), results[1](d), strict=True):
                 np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-5)
                 checked()
+
+
+@pytest.mark.parametrize("log", [gd.log, gd.log2, gd.log10])
+@pytest.mark.parametrize("inner", [gd.softmax, gd.checkpoint(gd.softmax)])
+def test_second_derivatives_of_logarithms_of_any_base_out_of_a_checkpoint(inner, log):
+    """The logarithms are those of log_softmax over its rows, whose second derivatives were NaN by base 2 and 10 behind a checkpoint."""
+    x = gd.input("x", (3, 2))
+    at = np.array([[508.8, 83.3], [0.17, -2152.7], [-617.9, -835.0]])
+    base = log(gd.constant(np.e))
+    results = []
+    for y in (gd.log(gd.softmax(log(inner(x)), axis=0)), gd.log_softmax(gd.log_softmax(x) * base, axis=0)):
+        g = gd.grad(gd.sum(y * np.cos(np.arange(6)).reshape(3, 2)), x)
+        results.append(gd.function([x], [y, g, gd.grad(gd.sum(g * np.linspace(0.5, 1.5, 6).reshape(3, 2)), x)])(at))
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-13, atol=1e-15 * np.abs(at).max())
+        checked()
+
+
+def test_scales_that_meet_all_along_a_loop_have_rounds_while_the_graph_is_small():
+    """Probabilities of a step from those before, normalised again: eight rounds made five times the operations."""
+    x = gd.input("x", (40, 4))
+    p, total = gd.softmax(x[0]), 0.0
+    for i in range(1, 40):
+        e = gd.exp(x[i])
+        q = e / gd.sum(e)
+        p = gd.where(x[i] > 0, q * p, gd.roll(p, 1) * q)
+        p = p / gd.sum(p)
+        total = total + gd.log(p[i % 4])
+    outputs = [total, gd.grad(total, x)]
+    counts = [sum(len(attrs) if op == "fused" else 1 for op, _, _, attrs, *_ in gd.function([x], outputs, passes=passes).program.instrs)
+              for passes in (None, ("merge", "algebra", "fold", "fuse", "in_place"))]
+    assert counts[0] < 3 * counts[1]
+    at = np.random.default_rng(0).standard_normal((40, 4))
+    for a, b in zip(gd.function([x], outputs)(at), gd.function([x], outputs, passes=())(at), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-11)
+        checked()

@@ -63,6 +63,22 @@ def test_minus_x_that_others_read_is_made(dtype):
         has_bits_of_operations([x, y], outputs, [a, b])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_sigmoid_stands_with_one_other(dtype):
+    """sigmoid(-x) beside sigmoid(x) and, behind what hides it, sigmoid(-(-x)): it was there twice, and the function could not be made."""
+    x = gd.input("x", (1000,), dtype)
+    minus = -x
+    for again in (-gd.stop_gradient(minus), -gd.reshape(minus, (10, 100)), -gd.checkpoint(gd.exp)(minus)):
+        has_bits_of_operations([x], [gd.sigmoid(x), gd.sigmoid(minus), gd.sigmoid(again)], [sample(1000, dtype)])
+        has_bits_of_operations([x], [gd.sigmoid(again), gd.sigmoid(x) * again.reshape(1000), gd.sigmoid(minus)], [sample(1000, dtype)])
+    p = gd.checkpoint(lambda z: gd.exp(z) / (1 + gd.exp(z)))(x)
+    y = gd.sum(gd.log(p / (1 - p)))
+    g = gd.grad(y, x)
+    for a, want in zip(gd.function([x], [y, g, gd.grad(gd.sum(g * x), x)])(np.linspace(-2, 3, 1000).astype(dtype)), [500, 1, 1], strict=True):
+        np.testing.assert_allclose(a, want, rtol=1e-5, atol=1e-5)
+        checked()
+
+
 @pytest.mark.parametrize("n", [5, 1000, 20_011])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_derivatives_that_ask_for_both_sigmoids(n, dtype):

@@ -2,13 +2,14 @@
 
     log1p(exp(-c |u|))          kinks where |u| does, and its slope with it: two kinks of max(z, 0) + log1p(exp(-|z|)) that cancel. Piece by piece
                                 the second derivative at 0 is that of a product of signs, 0; from both sides it is c^2 / 4.
+    exp(z) / (1 + exp(z))       sigmoid(z), whose slope is no difference; so of what else a sigmoid is written as
     sigmoid(z)^c, 0 < c < 1     its slope is c p^(c - 1) p (1 - p), infinity times 0 where p underflows; that of exp(-c softplus(-z)) is not
     log(exp(y)[..])             y, where exp(y) underflows too; of y = log_softmax(z) and its like: what may overflow stays as it is written
     log(1 - softmax(z)[..])     of two classes: of the other one, which does not lose its digits; so of what 1 - softmax(z) is put together to
-    log(1 - softmax(z)[:, k])   of more classes: logsumexp of the others, less logsumexp of all
+    log(1 - softmax(z)[:, k])   of more classes: -softplus(z[:, k] - logsumexp of the others), which keeps its digits where p is 0 and where it is 1
 
-The user's nodes give the value; a derivative passes them by, from the last one to what it is made of. Not if one of those on the way is asked
-for itself, nor past a user's own gradient or out of a larger checkpoint.
+The user's nodes give the value; a derivative passes them by, from the last one to what it is made of. Not past a user's own gradient, nor out
+of a larger checkpoint. Those on the way that are asked for themselves have what is sent to them as it is written; the others do not see it.
 """
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from ..ops.joining import concatenate
 from ..ops.movement import cut, slice_axes
 from ..ops.reduction import logsumexp
 from ..ops.scan import log_softmax, softmax
-from ..ops.unary import exp, negative, softplus
+from ..ops.unary import exp, negative, sigmoid, softplus
 
 DIVIDING = frozenset(("divide", "reciprocal", "log", "log2", "log10", "xlogy"))
 GATHERS = frozenset(("gather", "gather_along"))
@@ -111,22 +112,69 @@ def _plus_one(x: Node) -> Node | None:
     return y if y is not None and y.shape == x.shape else None
 
 
+_MOST_ALIKE = 32        # nodes that are looked at
+
+
+def _written_again(a: Node, b: Node) -> list[Node] | None:
+    """The nodes of which b is another a: equal ops on equal operands, as far as that is soon known. Graphs that are differentiated are not
+    merged yet."""
+    stack = [(a, b)]
+    found = []
+    for _ in range(_MOST_ALIKE):
+        if not stack:
+            return found
+        a, b = stack.pop()
+        if a is b:
+            continue
+        if a.op is not b.op or a.shape != b.shape or a.dtype is not b.dtype or a.op.name in ("barrier", "custom", "input"):
+            return None
+        if a.op.name == "constant":
+            if a.size != 1 or a._attrs[0].tobytes() != b._attrs[0].tobytes():
+                return None
+        elif a._attrs != b._attrs or len(a.inputs) != len(b.inputs):
+            return None
+        found.append(b)
+        stack += zip(a.inputs, b.inputs, strict=True)
+    return None
+
+
+def softmax_by_hand(p: Node) -> tuple[Node, tuple[int, ...], list[Node]] | None:
+    """e = exp(z), the axes of the sum and the nodes on the way, of what is e / sum(e) or e times the inverse of the sum. What takes such a
+    value for a softmax and what differentiates it as one ask here: values of one and slopes of the other do not fit."""
+    if p.op.name == "divide":
+        e, below = p.inputs
+    elif p.op.name == "multiply":
+        e, below = p.inputs if p.inputs[0].op.name == "exp" else p.inputs[::-1]
+    else:
+        return None
+    if e.op.name != "exp" or e.shape != p.shape:
+        return None
+    inside, shape, inverted = [p, e], None, p.op.name == "divide"       # shape: before it is broadcast
+    while below.op.name != "sum":
+        name = below.op.name
+        inside.append(below)
+        if name == "reshape" and shape is None:
+            shape = below.shape
+        elif not inverted and (name == "reciprocal" or (name == "divide" and _is_one(below.inputs[0]) and below.shape == below.inputs[1].shape)):
+            inverted = True
+        elif name != "reshape" and (name != "broadcast_to" or shape is not None):
+            return None
+        below = below.inputs[-1]
+    again = _written_again(e, below.inputs[0]) if inverted else None
+    if again is None:
+        return None
+    axes = below._attrs[0]
+    kept = tuple([1 if a in axes else n for a, n in enumerate(e.shape)])
+    shape = below.shape if shape is None else shape
+    return (e, axes, [*inside, below, *again]) if (1,) * (len(kept) - len(shape)) + shape == kept else None
+
+
 def _softmax(p: Node) -> tuple[Node, int, list[Node]] | None:
     """z and the axis of a softmax, as an op or by hand."""
     if p.op.name == "softmax":
-        z, axis, inside = p.inputs[0], p._attrs[0], [p]
-    elif p.op.name == "divide" and p.inputs[0].op.name == "exp" and p.inputs[0].shape == p.shape:
-        e, below = p.inputs
-        inside = [p, e, below]
-        if below.op.name == "broadcast_to":
-            below = below.inputs[0]
-            inside.append(below)
-        if below.op.name != "sum" or below.inputs[0] is not e or len(below._attrs[0]) != 1 or not below._attrs[1]:
-            return None
-        z, axis = e.inputs[0], below._attrs[0][0]
-    else:
-        return None
-    return z, axis, inside
+        return p.inputs[0], p._attrs[0], [p]
+    found = softmax_by_hand(p)
+    return None if found is None or len(found[1]) != 1 else (found[0].inputs[0], found[1][0], found[2])
 
 
 def picked(x: Node) -> tuple[list[Node], Node]:
@@ -166,30 +214,37 @@ def _again(picks: Sequence[Node], x: Node) -> Node:
     return x
 
 
+def rest(x: Node) -> tuple[Node, list[Node]] | None:
+    """p of what is 1 - p, and the nodes it is made of."""
+    if x.op.name == "subtract":
+        p, found = (x.inputs[1], [x]) if _is_one(x.inputs[0]) else (None, [])
+    else:
+        y = _plus_one(x)
+        p, found = (None, []) if y is None or y.op.name != "negative" else (y.inputs[0], [x, y])
+    return None if p is None or p.shape != x.shape else (p, found)
+
+
+def _turned_round(x: Node, axis: int) -> Node:
+    return slice_axes(x, [int(a == axis) for a in range(x.ndim)], [-1 if a == axis else 1 for a in range(x.ndim)], x.shape)
+
+
+def _log_of_two(z: Node, axis: int) -> Node:
+    """log_softmax of two classes, with all digits of what is nearly 0."""
+    return negative(softplus(subtract(_turned_round(z, axis), z)))
+
+
 def _rest_of_two(p: Node, between: list[Node], op: Callable[..., Node]) -> Form | None:
-    """log(1 - p), or 1 - p, of elements of a softmax of two classes; by log_softmax, or softmax."""
+    """log(1 - p), or 1 - p, of elements of a softmax of two classes; by a log_softmax, or softmax."""
     picks, p = picked(p)
     found = _softmax(p)
     if found is None or found[0].shape[found[1]] != 2:
         return None
     z, axis, inside = found
-
-    def build() -> Node:
-        x = op(z, axis)
-        x = slice_axes(x, [int(a == axis) for a in range(x.ndim)], [-1 if a == axis else 1 for a in range(x.ndim)], x.shape)
-        return _again(picks, x)
-    return Form(z, [*between, *picks, *inside], build)
+    return Form(z, [*between, *picks, *inside], lambda: _again(picks, _turned_round(op(z, axis), axis)))
 
 
-def rest_of_many(node: Node) -> Form | None:
-    """log(1 - p) of one class of a softmax of more than two, by the logarithms of the sums of all others and of all."""
-    (x,) = node.inputs
-    if x.op.name == "negative" and node.op.name == "log1p":
-        (p,) = x.inputs
-    elif x.op.name == "subtract" and node.op.name == "log" and _is_one(x.inputs[0]) and x.inputs[1].shape == x.shape:
-        p = x.inputs[1]
-    else:
-        return None
+def _rest_of_many(p: Node, between: list[Node]) -> Form | None:
+    """log(1 - p) of one class of a softmax of more than two, by the logarithm of the sum of all others."""
     passed, p = picked(p)
     picks = [pick for pick in passed if pick.op.name not in SAME]
     found = _softmax(p) if picks and picks[-1].op.name == "slice" else None
@@ -204,15 +259,23 @@ def rest_of_many(node: Node) -> Form | None:
         rows = slice_axes(z, [0 if a == axis else i for a, i in enumerate(starts)], [1 if a == axis else i for a, i in enumerate(steps)],
                           [n if a == axis else i for a, i in enumerate(sizes)])
         others = concatenate([part for part in (cut(rows, axis, 0, k), cut(rows, axis, k + 1, n - k - 1)) if part.shape[axis] != 0], axis)
-        return _again(picks[:-1], subtract(logsumexp(others, axis, True), logsumexp(rows, axis, True)))
-    return Form(z, [x, *passed, *inside], build)
+        return _again(picks[:-1], negative(softplus(subtract(cut(rows, axis, k, 1), logsumexp(others, axis, True)))))
+    return Form(z, [*between, *passed, *inside], build)
+
+
+def log_rest(node: Node) -> Form | None:
+    """log(1 - p) and log1p(-p) of a softmax: of two classes, or of one class of more."""
+    (x,) = node.inputs
+    log1p = node.op.name == "log1p"
+    found = rest(x) if not log1p else (x.inputs[0], [x]) if x.op.name == "negative" else None
+    return None if found is None else _rest_of_two(*found, _log_of_two if log1p else log_softmax) or _rest_of_many(*found)
 
 
 def _log1p(node: Node) -> Form | None:
     (x,) = node.inputs
     if x.op.name == "exp":
         return _softplus_of_minus_abs(x.inputs[0], [x])
-    return _rest_of_two(x.inputs[0], [x], log_softmax) or rest_of_many(node) if x.op.name == "negative" else None
+    return log_rest(node)
 
 
 def _log(node: Node) -> Form | None:
@@ -220,67 +283,105 @@ def _log(node: Node) -> Form | None:
     picks, e = picked(x)
     if is_probability(e):
         return Form(e.inputs[0], [*picks, e], lambda: _again(picks, e.inputs[0]))
-    if x.op.name == "subtract" and _is_one(x.inputs[0]) and x.inputs[1].shape == x.shape:
-        return _rest_of_two(x.inputs[1], [x], log_softmax) or rest_of_many(node)
     y = _plus_one(x)
-    return _softplus_of_minus_abs(y.inputs[0], [x, y]) if y is not None and y.op.name == "exp" else None
+    return _softplus_of_minus_abs(y.inputs[0], [x, y]) if y is not None and y.op.name == "exp" else log_rest(node)
 
 
 def _rest(node: Node) -> Form | None:
     """1 - softmax(z) of two classes."""
-    return _rest_of_two(node.inputs[1], [], softmax) if _is_one(node.inputs[0]) and node.inputs[1].shape == node.shape else None
+    found = rest(node)
+    return None if found is None else _rest_of_two(found[0], found[1][1:], softmax)
 
 
-def _sigmoid(p: Node) -> tuple[Node, list[Node]] | None:
-    """-z of a sigmoid, as an op or 1 / (1 + exp(-z)), and the nodes it is made of."""
-    if p.op.name == "sigmoid":
-        return p.inputs[0], [p]
-    below = p.inputs[-1] if p.op.name == "reciprocal" or (p.op.name == "divide" and _is_one(p.inputs[0])) else None
-    e = None if below is None else _plus_one(below)
-    if below is None or e is None or e.op.name != "exp" or e.inputs[0].op.name != "negative" or p.shape != e.shape:
+def sigmoid_by_hand(p: Node) -> tuple[Node, bool, list[Node]] | None:
+    """z, whether it is minus that, and the nodes on the way, of what is exp(z) / (1 + exp(z)) or 1 / (1 + exp(z)); of either by a product."""
+    name = p.op.name
+    if name == "reciprocal":
+        top, below = None, p.inputs[0]
+    elif name == "divide":
+        top, below = p.inputs
+    elif name == "multiply":
+        top, below = p.inputs if p.inputs[0].op.name == "exp" else p.inputs[::-1]
+        if top.op.name != "exp" or not (below.op.name == "reciprocal" or (below.op.name == "divide" and _is_one(below.inputs[0]))):
+            return None
+        below = below.inputs[-1]
+    else:
         return None
-    return e.inputs[0].inputs[0], [p, below, e, e.inputs[0]]
+    e = _plus_one(below)
+    if e is None or e.op.name != "exp" or e.shape != p.shape:
+        return None
+    again = [] if top is None or _is_one(top) else _written_again(e, top)
+    if again is None:
+        return None
+    inside = [p, below, e, *again] if name != "multiply" else [p, *p.inputs, below, e, *again]
+    return e.inputs[0], top is None or _is_one(top), inside
+
+
+def _sigmoid(p: Node) -> Form | None:
+    """A sigmoid by hand."""
+    found = sigmoid_by_hand(p)
+    if found is None:
+        return None
+    z, minus, inside = found
+    if minus and z.op.name == "negative":
+        return Form(z.inputs[0], [*inside, z], lambda: sigmoid(z.inputs[0]))
+    return Form(z, inside, lambda: sigmoid(negative(z) if minus else z))
 
 
 def _root(node: Node) -> Form | None:
     """sqrt(sigmoid(z)) and powers between 0 and 1."""
     c = 0.5 if node.op.name == "sqrt" else number(node.inputs[1])
-    found = _sigmoid(node.inputs[0]) if c is not None and 0 < c < 1 and node.inputs[0].shape == node.shape else None
-    if found is None or c is None:
+    (p, *_) = node.inputs
+    if c is None or not 0 < c < 1 or p.shape != node.shape:
         return None
-    z, inside = found
-    return Form(z, inside, lambda: exp(multiply(softplus(negative(z)), -c)))
+    found = (p.inputs[0], False, [p]) if p.op.name == "sigmoid" else sigmoid_by_hand(p)
+    if found is None:
+        return None
+    z, minus, inside = found
+    return Form(z, inside, lambda: exp(multiply(softplus(z if minus else negative(z)), -c)))
 
 
 FORMS: dict[str, Callable[[Node], Form | None]] = {
     "log": _log, "log1p": _log1p, "softplus": lambda node: _softplus_of_minus_abs(node.inputs[0], []), "sqrt": _root, "power": _root,
-    "subtract": _rest,
+    "subtract": _rest, "add": _rest, "divide": _sigmoid, "multiply": _sigmoid, "reciprocal": _sigmoid,
 }
 
 
-def better(order: list[Node], reach: set[int], targets: set[int], kind: str) -> tuple[list[Node], dict[int, Node]]:
+MADE_OF = frozenset(("abs", "exp", "sigmoid", "softmax"))        # each of them has one of these in it
+
+
+class Better(NamedTuple):
+    """What a node is differentiated as, and the targets that are passed by."""
+
+    other: Node
+    leaf: Node
+    passed: list[Node]
+
+
+def better(order: list[Node], reach: set[int], targets: set[int], kind: str) -> tuple[list[Node], dict[int, Better]]:
     """The order with the other expressions in it, each before the node whose derivatives it gives; and these by the node's id.
 
     reach: ids of what depends on a target. kind: as of an Origin.
     """
-    forms: dict[int, Node] = {}
+    forms: dict[int, Better] = {}
     made: dict[int, list[Node]] = {}
     known: set[int] = set()
     dividing: set[int] | None = None
     for node in order:
         rule = FORMS.get(node.op.name)
-        if rule is None or id(node) not in reach or id(node) in targets:
+        if rule is None or id(node) not in reach:
             continue
         form = rule(node)
-        if form is not None and node.op.name == "subtract":     # where it does not divide nothing is lost
+        if form is not None and rule is _rest:      # where it does not divide nothing is lost
             dividing = divisors(order, ()) if dividing is None else dividing
             form = form if id(node) in dividing else None
-        if form is None or id(form.leaf) not in reach or any(
-                id(x) in targets or not _is_passed(x, form.leaf) for x in form.between):
+        if form is None or id(form.leaf) not in reach or not all(_is_passed(x, form.leaf) for x in form.between):
             continue
         known = known or {id(n) for n in order}
         CONTEXT.now = (node._site, Origin(node, node if kind == "adjoint" else None, kind), CONTEXT.now[2])
-        other = forms[id(node)] = cast(form.build(), node.dtype)
+        other = cast(form.build(), node.dtype)
+        passed = {id(x): x for x in form.between if id(x) in targets}
+        forms[id(node)] = Better(other, form.leaf, list(passed.values()))
         made[id(node)] = [n for n in toposort([other], stop=known) if id(n) not in known]
     if not forms:
         return order, forms

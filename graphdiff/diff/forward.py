@@ -5,7 +5,8 @@ twice: the vjp is linear in its cotangent, so differentiating it in the cotangen
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import reduce
 from typing import Any
 
 from ..errors import GradientError, NodeTypeError, ShapeError
@@ -65,25 +66,34 @@ def _pushed(ys: Sequence[Node], xs: Sequence[Node], tangents: dict[int, Any]) ->
         CONTEXT.now = before
 
 
-def push(ys: Sequence[Node], xs: Sequence[Node], tangents: dict[int, Any], whole: bool = True) -> None:
+def push(ys: Sequence[Node], xs: Sequence[Node], tangents: dict[int, Any], whole: bool = True, stop: Collection[int] = ()) -> None:
     """Fill `tangents` (id -> node, ZERO, or absent) for every node between xs and ys.
 
-    whole: those of xs are all there is; else what one of xs makes of another's is added to the one that is given.
+    whole: those of xs are all there is; else what one of xs makes of another's is added to the one that is given. stop: ids of nodes
+    behind which there is no x.
     """
     # What lies behind the xs is not looked at if they are whole. (In a row of checkpoints every one would walk all before it.)
-    stop = {id(x) for x in xs}
-    order = toposort(ys, stop=stop if whole else ())
-    given = {} if whole else {k: tangents.pop(k) for k in stop}
+    ids = {id(x) for x in xs}
+    order = toposort(ys, stop=ids.union(stop) if whole else stop)
+    given = {} if whole else {k: tangents.pop(k) for k in ids}
     scope = CONTEXT.now[2]
     order, reach, forms = formed(order, xs, "tangent")
     for node in order:
         key = id(node)
         if key not in reach or key in tangents:
             continue
-        if forms and key in forms:
-            tangents[key] = tangents.get(id(forms[key]), ZERO)
-            continue
         op, own = node.op, given.get(key, ZERO)
+        if forms and key in forms:
+            form = forms[key]
+            parts = [own, tangents.get(id(form.other), ZERO)]
+            if form.passed:             # their own tangents; what they have of others is in that of the form
+                mine = {id(x): given[id(x)] for x in form.passed}
+                push([node], form.passed, mine, len(mine) == 1, stop=(id(form.leaf),))
+                parts.append(mine.get(key, ZERO))
+            CONTEXT.now = (node._site, Origin(node, None, "tangent"), scope)
+            parts = [t for t in parts if t is not ZERO]
+            tangents[key] = reduce(add, parts) if parts else ZERO
+            continue
         ts = [tangents.get(id(x)) for x in node.inputs]
         ts = [None if t is ZERO else t for t in ts]
         if op.zero or op.cuts is not None or all(t is None for t in ts):

@@ -7,7 +7,7 @@ The cross-cutting steps stand here and nowhere else: broadcasting is undone, an 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ..errors import GradientError, NodeTypeError, ShapeError, compose, located_error, show_name
@@ -21,7 +21,7 @@ from ..ops.families import cast
 from ..ops.movement import RESHAPE, sum_to
 from ..ops.unary import negative
 from ..specs import format_shape
-from .forms import FORMS, better
+from .forms import MADE_OF, Better, better
 
 
 @public
@@ -109,10 +109,10 @@ def _reached(order: Sequence[Node], reach: set[int]) -> None:
                     break
 
 
-def formed(order: list[Node], targets: Sequence[Node], kind: str) -> tuple[list[Node], set[int], dict[int, Node]]:
+def formed(order: list[Node], targets: Sequence[Node], kind: str) -> tuple[list[Node], set[int], dict[int, Better]]:
     """The order, with what some nodes are differentiated as in the place of themselves; ids of what reaches a target; and these by id."""
     reach = connected(order, targets)
-    if all(node.op.name not in FORMS for node in order):
+    if all(node.op.name not in MADE_OF for node in order):
         return order, reach, {}
     before = CONTEXT.now
     order, forms = better(order, reach, {id(t) for t in targets}, kind)
@@ -122,15 +122,24 @@ def formed(order: list[Node], targets: Sequence[Node], kind: str) -> tuple[list[
     return order, reach, forms
 
 
-def sweep(y: Node, targets: Sequence[Node], seed: Node, ledger: dict[int, list[Any]] | None = None) -> dict[int, Any]:
+def _send(sums: dict[int, Any], x: Node, t: Any) -> None:
+    """Add a contribution, or ZERO, to what x was sent before."""
+    old = sums.get(id(x))
+    sums[id(x)] = t if old is None or old is ZERO else old if t is ZERO else add(old, t)
+
+
+def sweep(y: Node, targets: Sequence[Node], seed: Any, ledger: dict[int, list[Any]] | None = None, stop: Collection[int] = ()) -> dict[int, Any]:
     """id(target) -> its adjoint node, or ZERO when it is connected but nothing flows; unconnected ones are absent.
 
-    ledger, when given, is filled: id(node) -> [(consumer, operand, contribution, sum so far), ...] in order of arrival.
+    ledger, when given, is filled: id(node) -> [(consumer, operand, contribution, sum so far), ...] in order of arrival; every node is
+    differentiated as it is written then. stop: ids of nodes behind which there is no target.
     """
-    order, reach, forms = formed(toposort([y]), targets, "adjoint")
+    order = toposort([y], stop=stop)
+    order, reach, forms = formed(order, targets, "adjoint") if ledger is None else (order, connected(order, targets), {})
     wanted = {id(t) for t in targets}
     pending: dict[int, Any] = {id(y): seed} if id(y) in reach else {}
     result: dict[int, Any] = {}
+    aside: dict[int, Any] = {}              # what targets are sent that a form passes by: theirs, and nothing to what they are made of
     context, scope = CONTEXT, CONTEXT.now[2]
     for node in reversed(order):
         key = id(node)
@@ -144,9 +153,17 @@ def sweep(y: Node, targets: Sequence[Node], seed: Node, ledger: dict[int, list[A
         if not inputs or op.cuts is not None:
             continue
         if forms and key in forms:
-            pending[id(forms[key])] = g
+            form = forms[key]
+            context.now = (node._site, Origin(form.other, node, "adjoint"), scope)
+            _send(pending, form.other, g)           # it may be a node of the user's, to which others contribute
+            if form.passed:
+                parts = sweep(node, form.passed, g, stop=(id(form.leaf),))
+                for x in form.passed:
+                    if id(x) in parts:
+                        context.now = (node._site, Origin(x, node, "adjoint"), scope)
+                        _send(aside, x, parts[id(x)])
             continue
-        if g is ZERO or op.zero:
+        if g is ZERO or op.zero or 0 in node.shape:             # from no elements nothing comes
             for x in inputs:
                 if id(x) in reach:
                     pending.setdefault(id(x), ZERO)
@@ -197,6 +214,10 @@ def sweep(y: Node, targets: Sequence[Node], seed: Node, ledger: dict[int, list[A
             pending[k] = total = t if old is None or old is ZERO else add(old, t)
             if ledger is not None:
                 ledger.setdefault(k, []).append((node, i, t, total))
+    for x in targets if aside else ():
+        if id(x) in aside:
+            context.now = (x._site, Origin(x, None, "adjoint"), scope)
+            _send(result, x, aside.pop(id(x)))
     return result
 
 

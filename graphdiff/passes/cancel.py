@@ -12,8 +12,8 @@ have cancelled later it has its turn in another round, over what the first has b
 together. What is picked from a value (elements, a choice by a condition) has m picked likewise, and gives it back where it is scattered; so
 has what is put together of several values (joined.py). What a checkpoint computes again has the scale of what it computed first.
 
-Of exp(x) / (1 + exp(x)), whose derivatives are written as differences, what multiplies 1 - sigmoid(x) is found in sums of few terms: in first
-derivatives, not in all second ones.
+Of quotients by 1 + exp(x), whose derivatives are written as differences, what multiplies 1 - sigmoid(x) is found in sums of few terms: in first
+derivatives, not in all second ones. (Those that are a sigmoid are differentiated as one, diff/forms.py.)
 """
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from .simplify import VIEWS, Ordered, merge
 
 _KEEPING = VIEWS | {"cast"}      # a 1 stays 1
 _ROUNDS = 8             # of one kind of scales: two for most, one more for each that all others are multiplied with; a walk each
+_GROWN = 256            # and none in which the nodes are twice as many as at first, and so many more: scales that meet all along a loop do so again
 
 
 def cancelled(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
@@ -56,6 +57,7 @@ def _rounds(result: Ordered, key: Any, found: dict[int, Scale]) -> Ordered:
     finished: list[Node] = []                   # exponentials that need no other round
     waiting: list[Node] = []
     apart: dict[int, set[int]] = {}             # ids of those that met
+    most = 2 * len(result[0]) + _GROWN
     for _ in range(_ROUNDS):
         again = True
         while again:
@@ -78,7 +80,7 @@ def _rounds(result: Ordered, key: Any, found: dict[int, Scale]) -> Ordered:
             finished, waiting = [[now[id(e)] for e in es if id(e) in now] for es in (finished, waiting)]
             apart = {id(now[e]): {id(now[o]) for o in others if o in now} for e, others in apart.items() if e in now}
             result = order, outputs[len(tracked):]
-        if not waiting:
+        if not waiting or len(result[0]) > most:
             break
         together: set[int] = set()              # in the next round: no two that met
         for node in waiting:

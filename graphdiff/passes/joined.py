@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..graph.node import Node
+from ..ops.movement import is_whole
 from ..ops.runs import turned_back
 from .rewriting import Rewriting
 from .scales import Joined, Moved, Part, Scale, Value, everywhere, is_zero
@@ -93,6 +94,8 @@ def joined(r: Rewriting, *values: Value | None) -> Value | None:
     """Operands one after the other, or written into each other or into a number."""
     node = r.node
     at = _where(node)
+    if any(place is not None and is_whole(node.shape, *place) for place in at):         # nothing is cut out of its derivative (see simplify.py)
+        return None
     if node.op.name == "slice_set":
         back = _back_to_the_first(r, values)
         before = r.scale_before() if back is not None else None

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..graph.node import Node, new_node
 from ..graph.opdef import lookup
-from .simplify import Ordered, renewed
+from .simplify import Ordered, renewed, sooner
 
 # The whole is at least so many times as large as the part, or both terms are about as quickly added: of runs in memory, or of single elements.
 # Beside another part, which is put among zeros anyway, runs of any size are.
@@ -41,8 +41,9 @@ def placed(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
     new: dict[int, Node] = {}
     kept: list[Node] = []
 
-    def made(op: str, inputs: tuple[Node, ...], attrs: tuple[Any, ...], shape: Any, node: Node) -> Node:
-        kept.append(new_node(lookup(op), inputs, attrs, shape, node.dtype, node._site, node.origin, node.name, node.scope, node.serial))
+    def made(op: str, inputs: tuple[Node, ...], attrs: tuple[Any, ...], shape: Any, node: Node, serial: float | None = None) -> Node:
+        serial = node.serial if serial is None else serial
+        kept.append(new_node(lookup(op), inputs, attrs, shape, node.dtype, node._site, node.origin, node.name, node.scope, serial))
         return kept[-1]
 
     def is_part(x: Node) -> bool:
@@ -59,7 +60,7 @@ def placed(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
         x_is, y_is = [is_part(x) for x in node.inputs]
         if x_is and y_is and x._attrs == y._attrs and x.inputs[0].shape == y.inputs[0].shape:
             part = x.inputs[0]
-            new[id(node)] = made("place", (made("add", (part, y.inputs[0]), (), part.shape, node),), x._attrs, node.shape, node)
+            new[id(node)] = made("place", (made("add", (part, y.inputs[0]), (), part.shape, node, sooner(node, (x, y))),), x._attrs, node.shape, node)
             continue
         if x_is and not (y_is and y.inputs[0].size <= x.inputs[0].size):
             x, y, y_is = y, x, True

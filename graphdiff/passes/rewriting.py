@@ -246,7 +246,7 @@ class Rewriting:
         factor = scale.powers.get(power)
         if factor is None:
             factor = scale.powers[power] = self.power_of(scale, power)
-        return self.make("zmul" if v.silent else "multiply", (twin, self.recast(self.along(factor, v.places, len(shape)))), shape)
+        return self.make("zmul_either" if v.silent else "multiply", (twin, self.recast(self.along(factor, v.places, len(shape)))), shape)
 
     def power_of(self, scale: Scale, power: int) -> Node:
         """exp(power m). Of 1 + exp(x) the inverse is sigmoid(-x), which keeps its digits, and is a scale itself if it is divided by."""

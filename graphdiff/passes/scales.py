@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..diff.forms import DIVIDING, PASSED, PLACED, SAME, Form, divisors, picked, rest_of_many
+from ..diff.forms import DIVIDING, PASSED, PLACED, SAME, Form, divisors, log_rest, picked, sigmoid_by_hand, softmax_by_hand
 from ..graph.build import CONTEXT
 from ..graph.node import Node, new_node
 from ..graph.opdef import lookup
@@ -128,7 +128,7 @@ def like(order: Sequence[Node], exponentials: Sequence[int]) -> set[int]:
     for node in order:
         name = node.op.name
         if name in ("constant", "sigmoid", "softmax") or (
-                name in _MADE and all(id(x) in found for x in node.inputs if x.dtype.kind == "f")):
+                name in _MADE and all(id(x) in found for x in (node.inputs[:1] if name in SAME else node.inputs) if x.dtype.kind == "f")):
             found.add(id(node))
     return found
 
@@ -165,7 +165,7 @@ def scales(order: Sequence[Node]) -> dict[Any, dict[int, Scale]]:
 
 def second_bodies(order: Sequence[Node], found: Mapping[int, Scale]) -> tuple[dict[int, Scale], dict[int, int]]:
     """By id, what a checkpoint computes again of softmaxes and sigmoids with a scale; and of every node of such a body, the id of the first."""
-    if not any(s.falls for s in found.values()) or all(node.op.name != "barrier" for node in order):
+    if not any(s.falls or s.is_softplus for s in found.values()) or all(node.op.name != "barrier" for node in order):
         return {}, {}
     table: dict[Any, int] = {}
     first: dict[int, int] = {}
@@ -199,29 +199,11 @@ def positives(order: Sequence[Node]) -> set[int]:
 
 
 def _as_sigmoid(node: Node) -> tuple[Node, bool] | None:
-    """x, and whether it is minus that, of what is sigmoid(x) = exp(x) / (1 + exp(x)) or sigmoid(-x) = 1 / (1 + exp(x))."""
-    name = node.op.name
-    if name == "sigmoid":
+    """x, and whether it is minus that, of what is a sigmoid, as an op or by hand."""
+    if node.op.name == "sigmoid":
         return node.inputs[0], False
-    if name == "reciprocal":
-        top, below = None, node.inputs[0]
-    elif name == "divide":
-        top, below = node.inputs
-    elif name == "multiply":
-        top, below = node.inputs if node.inputs[0].op.name == "exp" else node.inputs[::-1]
-        inverse = below
-        if inverse.op.name == "reciprocal" or (inverse.op.name == "divide" and is_one(inverse.inputs[0])):
-            below = inverse.inputs[-1]
-        else:
-            return None
-    else:
-        return None
-    if below.op.name != "add" or below.shape != node.shape:
-        return None
-    for e, one in (below.inputs, below.inputs[::-1]):
-        if e.op.name == "exp" and is_one(one) and e.shape == node.shape and (top is None or is_one(top) or top is e):
-            return e.inputs[0], top is not e
-    return None
+    found = sigmoid_by_hand(node)
+    return None if found is None else found[:2]
 
 
 class Step(NamedTuple):
@@ -251,7 +233,7 @@ def _rest_of(x: Node) -> tuple[list[Node], tuple[Node, bool | int]] | None:
     picks = [p for p in picks if p.op.name not in SAME]
     of: tuple[Node, bool | int] | None = _as_sigmoid(x)
     if of is None:
-        hand = _as_softmax(x)
+        hand = softmax_by_hand(x)
         z, axes = (x.inputs[0], x._attrs) if x.op.name == "softmax" else (x, ()) if hand is None else (hand[0].inputs[0], hand[1])
         of = (z, int(axes[0])) if len(axes) == 1 and z.shape[axes[0]] == 2 else None
     return None if of is None else (picks, of)
@@ -294,13 +276,15 @@ def turned_sigmoids(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
             found = _rest_of(x.inputs[1])
         elif name == "log1p" and x.op.name == "negative":
             x, found = node, _rest_of(x.inputs[0])
+            if found is not None and not isinstance(found[1][1], bool):     # of two classes, which would lose the digits that log1p has
+                found = None
         else:
             continue
         if found is not None:
             turned[id(x)] = found
         elif name in ("log", "log1p"):
             logarithms.append(node)
-    many = {id(node): form for node in logarithms if (form := rest_of_many(node)) is not None}
+    many = {id(node): form for node in logarithms if (form := log_rest(node)) is not None}
     later = [x for x in later if id(x) not in turned and x.shape == x.inputs[1].shape and _rest_of(x.inputs[1]) is not None]
     if later:
         dividing = divisors(order, set())
@@ -338,31 +322,6 @@ def turned_sigmoids(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
         before = node.serial
         new[id(node)] = here
     return merge(kept, [new[id(o)] for o in outputs])           # the softmax, and what is differentiated in the place of 1 - it, are there already
-
-
-def _as_softmax(node: Node) -> tuple[Node, tuple[int, ...]] | None:
-    """e = exp(x) and the axes of the sum, of what is e / sum(e)."""
-    if node.op.name == "divide":
-        e, below = node.inputs
-    elif node.op.name == "multiply":
-        e, inverse = node.inputs if node.inputs[0].op.name == "exp" else node.inputs[::-1]
-        if inverse.op.name == "broadcast_to":
-            inverse = inverse.inputs[0]
-        if inverse.op.name != "reciprocal" and not (inverse.op.name == "divide" and is_one(inverse.inputs[0])):
-            return None
-        below = inverse.inputs[-1]
-    else:
-        return None
-    if e.op.name != "exp" or e.shape != node.shape:
-        return None
-    if below.op.name == "broadcast_to":
-        below = below.inputs[0]
-    total = below.inputs[0] if below.op.name == "reshape" else below
-    if total.op.name != "sum" or total.inputs[0] is not e:
-        return None
-    axes = total._attrs[0]
-    kept = tuple([1 if a in axes else n for a, n in enumerate(e.shape)])
-    return (e, axes) if (1,) * (len(kept) - len(below.shape)) + below.shape == kept else None
 
 
 def softmax_over(axes: tuple[int, ...], shape: tuple[int, ...]) -> list[Step]:
@@ -406,9 +365,9 @@ def made_softmaxes(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
 
 def _softmax_steps(node: Node, kinds: dict[int, int]) -> tuple[Node, list[Step]] | None:
     """What takes the place of a node: where it begins, and the ops, each of the one before."""
-    softmax = _as_softmax(node)
+    softmax = softmax_by_hand(node)
     if softmax is not None:
-        e, axes = softmax
+        e, axes, _ = softmax
         steps = softmax_over(axes, node.shape)
         return (e.inputs[0], steps) if steps and (len(axes) > 1 or kinds.get(id(e), 0) > 1) else None
     if node.op.name == "divide" and kinds.get(id(node.inputs[0]), 0) > 1:

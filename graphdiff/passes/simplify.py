@@ -15,6 +15,7 @@ import numpy as np
 from ..dtypes import BOOL, FLOAT16, FLOAT32, FLOAT64, INT32, INT64, UINT8
 from ..graph.build import CONSTANT
 from ..graph.node import Node, new_node
+from ..ops.movement import is_whole
 
 FOLD_LIMIT = 1 << 16       # elements: a folded constant is stored in the program
 VIEWS = frozenset(("broadcast_to", "diagonal", "reshape", "slice", "transpose"))
@@ -63,6 +64,11 @@ def merge(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
             kept.append(here)
         new[id(node)] = known
     return kept, [new[id(o)] for o in outputs]
+
+
+def sooner(node: Node, inputs: Sequence[Node]) -> float:
+    """A serial for what is made of some nodes and stands before one: nodes of one serial may come in any order."""
+    return (max([x.serial for x in inputs]) + node.serial) / 2
 
 
 def laid_out(order: Sequence[Node]) -> set[int]:
@@ -179,14 +185,27 @@ def _subtract(node: Node) -> Node | None:
 
 
 def _slice_set(node: Node) -> Node | None:
-    """What surrounds the new elements is one number: it need not be there before it is overwritten."""
+    """What surrounds the new elements is one number: it need not be there before it is overwritten. They may be all there are."""
     x, y = node.inputs
+    if is_whole(node.shape, *node._attrs, y.shape):
+        return y
     value = _scalar(x)
     if value is None:
         return None
     from ..graph.opdef import lookup
     return new_node(lookup("place"), (y,), (node.shape, *node._attrs, value.item()), node.shape, node.dtype, node._site, node.origin, node.name,
                     node.scope, node.serial)
+
+
+def _place(node: Node) -> Node | None:
+    """All elements, where they are."""
+    (x,) = node.inputs
+    return x if is_whole(node.shape, *node._attrs[1:3], x.shape) else None
+
+
+def _concatenate(node: Node) -> Node | None:
+    """One array and others without elements."""
+    return next((x for x in node.inputs if x.shape == node.shape and x.dtype is node.dtype), None)
 
 
 def _same_shape(node: Node) -> Node | None:
@@ -235,7 +254,7 @@ def _tested(node: Node) -> Node | None:
         return None
     answer = np.asarray(node.op.name == "isfinite")
     answer.flags.writeable = False
-    number = new_node(CONSTANT, (), (answer,), (), node.dtype, node._site, node.origin, None, node.scope, node.serial)
+    number = new_node(CONSTANT, (), (answer,), (), node.dtype, node._site, node.origin, None, node.scope, sooner(node, node.inputs))
     if not node.shape:
         return number
     from ..graph.opdef import lookup
@@ -247,6 +266,7 @@ _WIDE = {BOOL: "count_nonzero", UINT8: "wide_sum", INT32: "wide_sum"}
 RULES: dict[str, Callable[[Node], Node | None]] = {
     "add": _add, "zmul": _zmul, "zmul_either": _zmul_either, "multiply": _multiply, "divide": _divide, "negative": _negative, "subtract": _subtract,
     "broadcast_to": _same_shape, "reshape": _reshape, "transpose": _transpose, "slice_set": _slice_set,
+    "place": _place, "concatenate": _concatenate,
     "sum": _sum, "isnan": _tested, "isinf": _tested, "isfinite": _tested,
 }
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..graph.node import Node, new_node
 from ..graph.opdef import lookup
-from .simplify import Ordered, renewed
+from .simplify import Ordered, renewed, sooner
 
 ANY_ORDER = frozenset(("all", "any", "count_nonzero", "exact_sum", "max", "min", "wide_sum"))
 WHOLE_NUMBERS = frozenset(("prod", "sum"))              # in any order where they are integers
@@ -77,7 +77,7 @@ def single(x: Node) -> Node | None:
 
 
 def _facts(node: Node) -> tuple[Any, ...]:
-    return node.dtype, node._site, node.origin, node.name, node.scope, node.serial
+    return node.dtype, node._site, node.origin, node.name, node.scope
 
 
 def _turn(node: Node) -> list[Node]:
@@ -96,11 +96,11 @@ def _turn(node: Node) -> list[Node]:
             if x.shape == node.shape or len(x.shape) != len(axes):
                 return []
             shape = tuple([x.shape[a] for a in back])
-            number = new_node(lookup("transpose"), (x,), (back,), shape, x.dtype, node._site, node.origin, None, node.scope, node.serial)
+            number = new_node(lookup("transpose"), (x,), (back,), shape, x.dtype, node._site, node.origin, None, node.scope, sooner(node, node.inputs))
             made.append(number)
         inputs.append(number)
-    made.append(new_node(node.op, tuple(inputs), node._attrs, tuple([node.shape[a] for a in back]), *_facts(node)))
-    made.append(new_node(lookup("transpose"), (made[-1],), (axes,), node.shape, *_facts(node)))
+    made.append(new_node(node.op, tuple(inputs), node._attrs, tuple([node.shape[a] for a in back]), *_facts(node), sooner(node, [*node.inputs, *made])))
+    made.append(new_node(lookup("transpose"), (made[-1],), (axes,), node.shape, *_facts(node), node.serial))
     return made
 
 
@@ -111,9 +111,9 @@ def _reduce(node: Node) -> list[Node]:
         return []
     y, axes = x.inputs[0], tuple(sorted([x._attrs[0][a] for a in node._attrs[0]]))
     kept = tuple([n for a, n in enumerate(y.shape) if a not in axes])
-    made = [new_node(node.op, (y,), (axes, False), kept, *_facts(node))]
+    made = [new_node(node.op, (y,), (axes, False), kept, *_facts(node), node.serial if kept == node.shape else sooner(node, node.inputs))]
     if kept != node.shape:
-        made.append(new_node(lookup("reshape"), (made[0],), (node.shape,), node.shape, *_facts(node)))
+        made.append(new_node(lookup("reshape"), (made[0],), (node.shape,), node.shape, *_facts(node), node.serial))
     return made
 
 
