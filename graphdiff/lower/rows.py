@@ -32,6 +32,7 @@ class Finder:
     def __init__(self, instrs: Sequence[Any], commit: int, buffers: Sequence[int], fixed: Mapping[int, int], elementwise: Container[str]) -> None:
         self.buffers, self.fixed, self.elementwise = buffers, fixed, elementwise
         self.uses, self.writes = usage(instrs, len(buffers))
+        self.shared = {b for b, n in enumerate(self.writes) if n > 1}      # buffers with several writers
         self.instrs = instrs[:commit]
         self.wanted: dict[int, Domain] = {}     # id of an instruction that a sum of rows needs, or of the sum
         self.lone: dict[int, tuple[Domain, list[Any]]] = {}       # id of a sum alone: what it sums up is made by these
@@ -175,11 +176,17 @@ class Finder:
         while work and idle < STALE and len(taken) < SPAN and len(g.members) < most:
             instr = work.popleft()
             taken.append(instr)
-            if g.take(instr, len(taken) == 1 or self.wanted.get(id(instr)) == g.domain):
-                idle = 0
-                continue
+            if not g.follows(instr):             # most do: asked first, and only once
+                if g.join(instr, len(taken) == 1 or self.wanted.get(id(instr)) == g.domain):
+                    idle = 0
+                    continue
+                if not g.feeds(instr):
+                    idle += 1
+                    before.append(instr)
+                    continue
             idle += 1
-            (late if g.leave(instr) else before).append(instr)
+            late.append(instr)
+            g.postpone(instr)
         first = [instr for i, instr in enumerate(before) if not g.take_early(instr, before[i + 1:])]
         return taken, first + g.drop_lone_columns(), late, g.instruction() if g.members else None
 

@@ -1,7 +1,7 @@
 """A group of instructions over rows (rows): what joins it, and then the lines of the one instruction that it becomes."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .sums import LINKS, WIDEST, Domain, is_still, runs_along
@@ -27,15 +27,11 @@ def _unturned(v: View, order: Sequence[int]) -> View:
     return v.transpose(back)
 
 
-def _key(v: View) -> tuple[Any, ...]:
-    """Equal for views of the same elements."""
-    return v.buffer, v.offset, v.dtype, tuple([s if n != 1 else 0 for s, n in zip(v.strides, v.shape, strict=True)])
-
-
 class _Member(NamedTuple):
     kind: str                                    # "whole", "small", "row" (a sum), "column" (a sum)
     instr: Any
     operands: tuple[Any, ...]                    # buffers of the group, or keys of inputs
+    made: int                                    # the buffer of what it makes
 
 
 class Rows:
@@ -50,6 +46,9 @@ class Rows:
         self.kept = domain.sizes(domain.kept)
         self.row = domain.sizes(domain.axes)
         self.rows, self.n = count(self.kept), count(self.row)
+        self.size = self.rows * self.n
+        self.is_straight = self.order == tuple(range(len(self.order)))
+        self.long_kept, self.long_row = ({a for a in axes if domain.shape[a] != 1} for axes in (domain.kept, domain.axes))
         self.members: list[_Member] = []
         self.whole: dict[int, int] = {}          # buffer -> the sweep in which it can be made first
         self.small: dict[int, int] = {}          # buffer -> the sweep in which it can be used first
@@ -61,21 +60,43 @@ class Rows:
 
     # -- what may join -----------------------------------------------------------------------------------------------
 
+    def follows(self, instr: Any) -> bool:
+        """Does it need what runs after the group, or write where that or the group reads or writes?"""
+        late = self.late
+        for v in instr[2]:
+            if v.buffer in late:
+                return True
+        for v in instr[1]:
+            if v.buffer in late or v.buffer in self.touched:
+                return True
+        return False
+
+    def feeds(self, instr: Any) -> bool:
+        """Does it need a value of the group?"""
+        return any(v.buffer in self.whole or v.buffer in self.small for v in instr[2])
+
+    def postpone(self, instr: Any) -> None:
+        """It runs after the group."""
+        self.late.update([v.buffer for v in instr[1]])
+        self._touch(instr)
+
     def take(self, instr: Any, wanted: bool) -> bool:
-        """Into the group if it can be; wanted: even if it shares nothing with it yet."""
-        if any(v.buffer in self.late for v in (*instr[2], *instr[1])) or any(v.buffer in self.touched for v in instr[1]):
-            return False
+        """Into the group if it can be and needs nothing of what runs after it."""
+        return not self.follows(instr) and self.join(instr, wanted)
+
+    def join(self, instr: Any, wanted: bool) -> bool:
+        """Into the group if it can be, of what need not follow it; wanted: even if it shares nothing with it yet."""
         if instr[0] == "sum":
             return self._take_sum(instr, wanted)
         if not self.finder.fusable(instr):
             return False
         size = count(instr[1][0].shape)
-        if size == self.rows * self.n:
+        if size == self.size:
             return self._take_whole(instr, wanted)
         return size == self.rows and self._take_small(instr)
 
     def _whole(self, v: View, flat: bool, new: dict[Any, View]) -> Any:
-        """The name of a whole operand, or None. Inputs go to new."""
+        """The name of a whole operand, or None. flat: it may have another shape. Inputs go to new."""
         d = self.domain
         if v.buffer in self.whole:
             return v.buffer if v.contiguous and not v.offset else None
@@ -84,29 +105,36 @@ class Rows:
             moves = [(i, s) for i, (s, n) in enumerate(zip(v.strides, v.shape, strict=True)) if n != 1]
             same = v.shape == d.shape and not v.offset and all(s == strides.get(i, 0) for i, s in moves)
             return v.buffer if same else None
+        key = "whole", *v.layout
         if v.shape != d.shape:
             if not flat:
                 return None
             v = v.with_layout(d.shape, contiguous_strides(d.shape) if v.contiguous else (0,) * len(d.shape))
-        key = "whole", *_key(v)
         if key not in self.inputs:
-            new[key] = v.transpose(self.order)
+            new[key] = v if self.is_straight else v.transpose(self.order)
         return key
 
     def _take_whole(self, instr: Any, wanted: bool) -> bool:
         _, (out,), ins, _, _ = instr
-        flat = all(v.contiguous or is_still(v) for v in ins)
+        flat = out.shape != self.domain.shape
+        if flat and not all(v.contiguous or is_still(v) for v in ins):
+            return False
         new: dict[Any, View] = {}
-        if out.shape != self.domain.shape and not flat:
-            return False
-        names = [self._whole(v, flat, new) for v in ins]
-        if None in names:
-            return False
-        known = any(not isinstance(k, tuple) or (k in self.inputs and not is_still(self.inputs[k])) for k in names)
+        names: list[Any] = []
+        known, ready = False, 0
+        for v in ins:
+            name = self._whole(v, flat, new)
+            if name is None:
+                return False
+            names.append(name)
+            if not isinstance(name, tuple):
+                known, ready = True, max(ready, self.whole.get(name, 0), self.small.get(name, 0))
+            elif not known:
+                known = name in self.inputs and not is_still(v)
         if not known and not wanted:
             return False
         self.inputs.update(new)
-        self.whole[out.buffer] = max([self.whole.get(k, self.small.get(k, 0)) for k in names])
+        self.whole[out.buffer] = ready
         self._add("whole", instr, names)
         return True
 
@@ -125,7 +153,7 @@ class Rows:
             if v.buffer in self.whole or not (v.contiguous or is_still(v)):
                 return False
             flat = v.with_layout(self.kept, contiguous_strides(self.kept) if v.contiguous else (0,) * len(self.kept))
-            names.append(("small", *_key(flat)))
+            names.append(("small", *flat.layout))
             new[names[-1]] = flat
         self.inputs.update(new)
         self.small[out.buffer] = max([self.small.get(k, 0) for k in names])
@@ -138,19 +166,22 @@ class Rows:
         if node is None or node.op.name != "sum" or node.inputs[0].shape != d.shape or v.dtype is not self.dtype \
                 or self.finder.writes[out.buffer] != 1 or out.buffer < 0 or v.buffer in self.small:
             return False
-        axes = {a for a in node._attrs[0] if d.shape[a] != 1}
-        order = [*[i for i in range(len(d.shape)) if i not in node._attrs[0]], *node._attrs[0]]
-        column = axes == {a for a in d.kept if d.shape[a] != 1}
-        if v.shape != d.sizes(order) or not (column or axes == {a for a in d.axes if d.shape[a] != 1}) or (column and self.n > self.widest):
+        axes = node._attrs[0]
+        order = self.order if axes == d.axes else (*[i for i in range(len(d.shape)) if i not in axes], *axes)
+        summed = {a for a in axes if d.shape[a] != 1}
+        column = summed == self.long_kept
+        if v.shape != d.sizes(order) or not (column or summed == self.long_row) or (column and self.n > self.widest):
             return False
         new: dict[Any, View] = {}
-        name = self._whole(_unturned(v, order), False, new)
+        if order != self.order or not self.is_straight:
+            v = _unturned(v, order)
+        name = self._whole(v, False, new)
         if name is None or not (wanted or column or not isinstance(name, tuple) or name in self.inputs):
             return False
         if not column:
             self.small[out.buffer] = self.whole.get(name, 0) + 1
             self.inputs.update(new)
-        elif isinstance(name, tuple) and is_still(_unturned(v, order)):
+        elif isinstance(name, tuple) and is_still(v):
             return False
         else:
             self.inputs.update(new)
@@ -159,35 +190,30 @@ class Rows:
         return True
 
     def _add(self, kind: str, instr: Any, names: Sequence[Any]) -> None:
-        self.members.append(_Member(kind, instr, tuple(names)))
-        self.touch(instr)
+        self.members.append(_Member(kind, instr, tuple(names), instr[1][0].buffer))
+        self._touch(instr)
 
-    def touch(self, instr: Any) -> None:
-        writes = self.finder.writes
-        self.touched.update([v.buffer for v in (*instr[1], *instr[2]) if v.buffer >= 0 and writes[v.buffer] > 1])
+    def _touch(self, instr: Any) -> None:
+        shared = self.finder.shared
+        if shared:
+            self.touched.update([v.buffer for v in (*instr[1], *instr[2]) if v.buffer in shared])
 
     def take_early(self, instr: Any, after: Sequence[Any]) -> bool:
         """Into the group: a sum of rows that came before the group read what it sums up. after: what came before the group later on. What a
         member reads as an input, the group can't make."""
+        if instr[0] != "sum":
+            return False
         made = instr[1][0].buffer
         read = any(v.buffer == made for v in self.inputs.values())
-        return (instr[0] == "sum" and not read and not any(v.buffer == made for other in after for v in (*other[2], *other[1]))
-                and self.take(instr, False))
-
-    def leave(self, instr: Any) -> bool:
-        """It has not joined: must it run after the group?"""
-        outs, ins = instr[1], instr[2]
-        after = any(v.buffer in self.late or v.buffer in self.whole or v.buffer in self.small for v in ins) \
-            or any(v.buffer in self.touched or v.buffer in self.late for v in outs)
-        if after:
-            self.late.update([v.buffer for v in outs])
-            self.touch(instr)
-        return after
+        return not read and not any(v.buffer == made for other in after for v in (*other[2], *other[1])) and self.take(instr, False)
 
     def drop_lone_columns(self) -> list[Any]:
         """Sums of columns of arrays that nothing else of the group reads: taken out and returned, to run before."""
+        columns = [m for m in self.members if m.kind == "column" and isinstance(m.operands[0], tuple)]
+        if not columns:
+            return []
         read = {k for m in self.members if m.kind != "column" for k in m.operands}
-        lone = [m for m in self.members if m.kind == "column" and isinstance(m.operands[0], tuple) and m.operands[0] not in read]
+        lone = [m for m in columns if m.operands[0] not in read]
         if lone:
             self.members = [m for m in self.members if m not in lone]
             for m in lone:
@@ -198,9 +224,12 @@ class Rows:
 
     def instruction(self) -> tuple[Any, Any] | None:
         """The instruction and its members line by line; None where it is not worth it or beyond the core's limits (then `beyond`)."""
-        users = [m for m in self.members if m.kind == "whole" and any(k in self.small for k in m.operands)]
+        small = self.small
+        users = [m for m in self.members if m.kind == "whole" and not small.keys().isdisjoint(m.operands)]
+        if not users:
+            return None
         sums = sum([m.kind in ("row", "column") for m in self.members])
-        if not users or (sums == 1 and any(m.instr[0] not in LINKS for m in users)):
+        if sums == 1 and any(m.instr[0] not in LINKS for m in users):
             return None
         if self.domain.turned and not all(k[0] == "small" or is_still(v) or runs_along(v) for k, v in self.inputs.items()):
             return None
@@ -217,9 +246,10 @@ class Writer:
             for k in m.operands:
                 if not isinstance(k, tuple):
                     self.uses[k] = self.uses.get(k, 0) + 1
-        f = g.finder
-        self.outs = [m for m in g.members if m.kind == "column" or self.made(m) in f.fixed
-                     or (f.uses[self.made(m)] > self.uses.get(self.made(m), 0) and self.made(m) not in g.again)]
+        fixed, uses, mine = g.finder.fixed, g.finder.uses, self.uses
+        self.outs = [m for m in g.members if m.kind == "column" or m.made in fixed
+                     or (uses[m.made] > mine.get(m.made, 0) and m.made not in g.again)]
+        self.leaves = {m.made for m in self.outs}
         self.sweep = self._sweeps()
         self.held = self._held()
         self.number: dict[Any, int] = {}
@@ -230,69 +260,71 @@ class Writer:
         self.lines: list[Any] = []
         self.members: list[Any] = []
 
-    @staticmethod
-    def made(m: _Member) -> int:
-        return int(m.instr[1][0].buffer)
-
     def _sweeps(self) -> dict[int, int]:
         """The sweep of every member, by its buffer: sums as soon as they can be, other work with what reads it first."""
         g = self.g
         sweep: dict[int, int] = {}
         first: dict[Any, int] = {}               # of a value or input: the first sweep that reads it
         for m in reversed(g.members):
-            b = self.made(m)
-            if m.kind == "small":
+            kind, b = m.kind, m.made
+            if kind == "small":
                 sweep[b] = g.small[b]
                 continue
-            ready = g.whole.get(m.operands[0], 0) if m.kind != "whole" else g.whole[b]
-            lone = m.kind == "column" or (m.kind == "row" and not self.uses.get(b))
-            if lone and isinstance(m.operands[0], tuple):
-                continue                         # whenever the array is read anyway
-            sweep[b] = first.get(b, ready) if m.kind == "whole" else ready
+            if kind == "whole":
+                mine = first.get(b)
+                if mine is None:
+                    mine = g.whole[b]
+            else:
+                lone = kind == "column" or not self.uses.get(b)
+                if lone and isinstance(m.operands[0], tuple):
+                    continue                     # whenever the array is read anyway
+                mine = g.whole.get(m.operands[0], 0)
+            sweep[b] = mine
             for k in m.operands:
-                first[k] = min(first.get(k, sweep[b]), sweep[b])
+                if first.get(k, mine) >= mine:
+                    first[k] = mine
         for m in g.members:
-            if self.made(m) not in sweep:
-                sweep[self.made(m)] = first.get(m.operands[0], 0)
+            if m.made not in sweep:
+                sweep[m.made] = first.get(m.operands[0], 0)
         return sweep
 
     def _held(self) -> set[int]:
         """Values that wait for later sweeps in registers. Outputs are read again where they were written."""
-        g = self.g
-        outs = {self.made(m) for m in self.outs}
+        g, sweep = self.g, self.sweep
         held = set()
-        makers = {self.made(m): m for m in g.members if m.kind == "whole"}
+        makers = {m.made: m for m in g.members if m.kind == "whole"}
         for m in g.members:
+            now = sweep[m.made]
             for k in m.operands:
-                if k in makers and k not in outs and self.sweep[self.made(m)] > self.sweep[k] and not self._is_quick(makers[k]):
-                    out = makers[k].instr[1][0]
+                if k in makers and now > sweep[k] and k not in self.leaves and k not in held and not self._is_quick(makers[k]):
+                    op, (out,), _, _, _ = makers[k].instr
                     nbytes = g.n * out.dtype.itemsize
-                    if nbytes <= HELD or (makers[k].instr[0] not in CHEAP and nbytes <= HELD_COSTLY):
+                    if nbytes <= HELD or (op not in CHEAP and nbytes <= HELD_COSTLY):
                         held.add(k)
         return held
 
     def _is_quick(self, m: _Member) -> bool:
         """Is it as quick to make again as to read? One operation on one input and values of rows, which costs no store."""
         g = self.g
+        if m.instr[0] not in QUICK:
+            return False
         wide = [k for k in m.operands if k not in g.small and not (isinstance(k, tuple) and is_still(g.inputs[k]))]
-        return m.instr[0] in QUICK and len(wide) == 1 and isinstance(wide[0], tuple)
+        return len(wide) == 1 and isinstance(wide[0], tuple)
 
-    def _needed(self, sweep: int) -> set[int]:
+    def _needed(self, sweep: int) -> list[_Member]:
         """What this sweep computes: for its sums and results, and again what was made before and is not held."""
-        g = self.g
-        outs = {self.made(m) for m in self.outs}
         need: set[Any] = set()
-        chosen: set[int] = set()
-        for m in reversed(g.members):
-            b = self.made(m)
-            if m.kind == "small":
+        chosen: list[_Member] = []
+        for m in reversed(self.g.members):
+            kind, b = m.kind, m.made
+            if kind == "small":
                 continue
-            mine = self.sweep[b] == sweep
-            root = mine and (m.kind != "whole" or b in outs or b in self.held)
-            if not root and not (m.kind == "whole" and b in need and (mine or not (self.sweep[b] < sweep and (b in outs or b in self.held)))):
-                continue
-            chosen.add(b)
-            need.update(m.operands)
+            at = self.sweep[b]
+            stays = kind != "whole" or b in self.leaves or b in self.held
+            if (at == sweep and (stays or b in need)) or (at != sweep and b in need and kind == "whole" and not (at < sweep and stays)):
+                chosen.append(m)
+                need.update(m.operands)
+        chosen.reverse()
         return chosen
 
     def _place(self, kind: int) -> int:
@@ -302,38 +334,28 @@ class Writer:
         self.used[kind] += 1
         return self.first + kind + self.used[kind] - 1
 
-    def _free(self, m: _Member, at: tuple[int, int], *, same: int) -> None:
+    def _free(self, dying: Collection[int], *, same: int) -> None:
         """Numbers of operands that nothing reads any more; same: of that many bytes an element, or (0) of any."""
-        for k in set(m.operands):
-            if self.last.get(k) == at and k in self.number and self.number[k] >= self.first and (not same or self.nbytes[k] == same):
+        for k in dying:
+            if k in self.number and (not same or self.nbytes[k] == same):
                 number = self.number.pop(k)
                 self.spare[(number - self.first) // NUMBERS * NUMBERS].append(number)
 
     def instruction(self) -> tuple[Any, Any] | None:
         g = self.g
-        top = max(self.sweep[self.made(m)] for m in g.members if m.kind != "small")
         small = [k for k in g.inputs if k[0] == "small"]
         whole = [k for k in g.inputs if k[0] == "whole"]
-        g.beyond = len(self.outs) + len(g.inputs) > OPERANDS
+        g.beyond = self.first > OPERANDS
         if not whole or g.beyond or not self.outs:
             return None
         if g.domain.turned and any(m.kind != "small" and m.kind != "row" for m in self.outs):
             return None                          # these arrays, which have the last axis, are in the order of memory
         for i, m in enumerate(self.outs):
-            self.number[self.made(m)] = i
+            self.number[m.made] = i
         for i, k in enumerate((*small, *whole)):
             self.number[k] = len(self.outs) + i
-        self.nbytes = {self.made(m): m.instr[1][0].dtype.itemsize for m in g.members}
-        sections: list[tuple[str, list[_Member]]] = []
-        for sweep in range(top + 1):
-            stats = [m for m in g.members if m.kind == "small" and self.sweep[self.made(m)] == sweep]
-            if stats:
-                sections.append(("stats", stats))
-            chosen = self._needed(sweep)
-            sections.append(("sweep", [m for m in g.members if self.made(m) in chosen]))
-        rest = [m for m in g.members if m.kind == "small" and self.sweep[self.made(m)] > top]
-        if rest:
-            sections.append(("stats", rest))
+        self.nbytes = {m.made: m.instr[1][0].dtype.itemsize for m in g.members}
+        sections = self._sections()
         for s, (_, members) in enumerate(sections):
             for i, m in enumerate(members):
                 for k in m.operands:
@@ -344,29 +366,45 @@ class Writer:
         g.beyond = len(self.lines) > LINES or max(self.used.values()) > NUMBERS
         if g.beyond:
             return None
-        last = next(m.instr[4] for m in reversed(g.members))
+        last = g.members[-1].instr[4]
         views = tuple([self._out(m) for m in self.outs])
         inputs = tuple([g.inputs[k] for k in (*small, *whole)])
         return ("rows", views, inputs, tuple(self.lines), last), tuple(self.members)
 
+    def _sections(self) -> list[tuple[str, list[_Member]]]:
+        """Sweeps over rows and, between them, work on values of rows, each with its members."""
+        top = max([self.sweep[m.made] for m in self.g.members if m.kind != "small"])
+        stats: dict[int, list[_Member]] = {}
+        for m in self.g.members:
+            if m.kind == "small":
+                stats.setdefault(min(self.sweep[m.made], top + 1), []).append(m)
+        sections: list[tuple[str, list[_Member]]] = []
+        for sweep in range(top + 2):
+            if sweep in stats:
+                sections.append(("stats", stats[sweep]))
+            if sweep <= top:
+                sections.append(("sweep", self._needed(sweep)))
+        return sections
+
     def _section(self, s: int, kind: str, members: Sequence[_Member]) -> None:
-        g = self.g
+        g, number, first = self.g, self.number, self.first
         self.lines.append((kind, len(g.kept), -1))
         self.members.append((kind, None))
         self.used[0], self.spare[0] = 0, []
-        for k in [k for k, n in self.number.items() if self.first <= n < self.first + NUMBERS]:
-            del self.number[k]
+        for k in [k for k, n in number.items() if first <= n < first + NUMBERS]:
+            del number[k]
         for i, m in enumerate(members):
             op, (out,), _, _, node = m.instr
-            operands = [self.number[k] for k in m.operands]
-            b = out.buffer
-            if m.kind in ("whole", "small"):
-                self._free(m, (s, i), same=out.dtype.itemsize)
-            to = self.number.get(b)
+            operands = [number[k] for k in m.operands]
+            dying = {k for k in m.operands if self.last.get(k) == (s, i) and number[k] >= first}
+            if dying and m.kind in ("whole", "small"):
+                self._free(dying, same=out.dtype.itemsize)
+            to = number.get(m.made)
             if to is None:
-                to = self._place(2 * NUMBERS if m.kind in ("small", "row") else NUMBERS if b in self.held else 0)
-                self.number[b] = to
-            self._free(m, (s, i), same=0)
+                to = self._place(2 * NUMBERS if m.kind in ("small", "row") else NUMBERS if m.made in self.held else 0)
+                number[m.made] = to
+            if dying:
+                self._free(dying, same=0)
             self.lines.append(("column_sum" if m.kind == "column" else op, out.dtype, to, *operands))
             self.members.append((op, node))
 
@@ -374,6 +412,7 @@ class Writer:
         g = self.g
         (v,) = m.instr[1]
         if m.kind == "whole":
-            return v.with_layout(g.domain.shape, contiguous_strides(g.domain.shape)).transpose(g.order)
+            v = v if v.shape == g.domain.shape else v.with_layout(g.domain.shape, contiguous_strides(g.domain.shape))
+            return v if g.is_straight else v.transpose(g.order)
         shape = g.row if m.kind == "column" else g.kept
         return v.with_layout(shape, contiguous_strides(shape))
