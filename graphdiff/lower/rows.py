@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Container, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from ..dtypes import FLOAT16
@@ -98,7 +99,7 @@ class Finder:
         at = [next((k for k in range(len(result) - 1, begin - 1, -1) if result[k] is m), -1) for m in chain]
         late = [r for r in result[min(at) + 1:] if not any(r is m for m in chain)]
         if min(at) < 0 or any(v.buffer == m[1][0].buffer for m in chain for r in late for v in r[2]) \
-                or not all(g.take(m, True) for m in (*chain, instr)):
+                or not all(not g.follows(m) and g.join(m, True) for m in (*chain, instr)):
             return None
         g.again.add(product)
         found = Writer(g).instruction()
@@ -143,11 +144,12 @@ class Finder:
                 else:
                     made[id(lone[0])] = lone[1]
                 continue
-            taken, before, late, found = self._largest(work, domain)
+            looked, before, late, found = self._largest(work, domain)
             if found is None:
-                result.append(taken[0])
-                work.extendleft(reversed(taken[1:]))
+                result.append(work.popleft())
                 continue
+            for _ in range(looked):
+                work.popleft()
             instr, members = found
             result += before
             result.append(instr)
@@ -155,40 +157,41 @@ class Finder:
             work.extendleft(reversed(late))
         return result, made
 
-    def _largest(self, work: deque[Any], domain: Domain) -> tuple[list[Any], list[Any], list[Any], Any]:
+    def _largest(self, work: deque[Any], domain: Domain) -> tuple[int, list[Any], list[Any], Any]:
         """As _stream, of as many members as the core's limits leave room for; a quarter of those that were too many, and again: what leads to one
         sum and back is some 20, and of rows that many arrays take part in fewer are in the caches."""
         most = LINES // 2
         while True:
             g = Rows(domain, self)
-            taken, before, late, found = self._stream(work, g, most)
+            looked, before, late, found = self._stream(work, g, most)
             if found is not None or not g.beyond or len(g.members) <= FEWEST:
-                return taken, before, late, found
-            work.extendleft(reversed(taken))
+                return looked, before, late, found
             most = len(g.members) // 4
 
-    def _stream(self, work: deque[Any], g: Rows, most: int) -> tuple[list[Any], list[Any], list[Any], Any]:
-        """Instructions from the front of the work as a group: all that were taken, those before it, those after it, it."""
-        taken: list[Any] = []
+    def _stream(self, work: deque[Any], g: Rows, most: int) -> tuple[int, list[Any], list[Any], Any]:
+        """Instructions at the front of the work as a group: how many were looked at, those before it, those after it, it."""
         before: list[Any] = []
         late: list[Any] = []
-        idle = 0
-        while work and idle < STALE and len(taken) < SPAN and len(g.members) < most:
-            instr = work.popleft()
-            taken.append(instr)
-            if not g.follows(instr):             # most do: asked first, and only once
-                if g.join(instr, len(taken) == 1 or self.wanted.get(id(instr)) == g.domain):
-                    idle = 0
-                    continue
-                if not g.feeds(instr):
-                    idle += 1
-                    before.append(instr)
-                    continue
+        looked = idle = 0
+        for instr in islice(work, SPAN):
+            looked += 1
             idle += 1
-            late.append(instr)
-            g.postpone(instr)
+            if g.follows(instr):                 # most by far
+                late.append(instr)
+                g.hold_back(instr)
+            elif g.join(instr, looked == 1 or self.wanted.get(id(instr)) == g.domain):
+                idle = 0
+                if len(g.members) >= most:
+                    break
+            elif g.feeds(instr):
+                late.append(instr)
+                g.hold_back(instr)
+            else:
+                before.append(instr)
+            if idle >= STALE:
+                break
         first = [instr for i, instr in enumerate(before) if not g.take_early(instr, before[i + 1:])]
-        return taken, first + g.drop_lone_columns(), late, g.instruction() if g.members else None
+        return looked, first + g.drop_lone_columns(), late, g.instruction() if g.members else None
 
 
 def rows(instrs: Sequence[Any], commit: int, buffers: Sequence[int], fixed: Mapping[int, int],

@@ -71,21 +71,19 @@ class Rows:
                 return True
         return False
 
+    def hold_back(self, instr: Any) -> None:
+        """It runs after the group."""
+        for v in instr[1]:
+            self.late.add(v.buffer)
+        if self.finder.shared:
+            self._touch(instr)
+
     def feeds(self, instr: Any) -> bool:
         """Does it need a value of the group?"""
         return any(v.buffer in self.whole or v.buffer in self.small for v in instr[2])
 
-    def postpone(self, instr: Any) -> None:
-        """It runs after the group."""
-        self.late.update([v.buffer for v in instr[1]])
-        self._touch(instr)
-
-    def take(self, instr: Any, wanted: bool) -> bool:
-        """Into the group if it can be and needs nothing of what runs after it."""
-        return not self.follows(instr) and self.join(instr, wanted)
-
     def join(self, instr: Any, wanted: bool) -> bool:
-        """Into the group if it can be, of what need not follow it; wanted: even if it shares nothing with it yet."""
+        """Into the group if it can be, of what does not follow it; wanted: even if it shares nothing with it yet."""
         if instr[0] == "sum":
             return self._take_sum(instr, wanted)
         if not self.finder.fusable(instr):
@@ -191,12 +189,12 @@ class Rows:
 
     def _add(self, kind: str, instr: Any, names: Sequence[Any]) -> None:
         self.members.append(_Member(kind, instr, tuple(names), instr[1][0].buffer))
-        self._touch(instr)
+        if self.finder.shared:
+            self._touch(instr)
 
     def _touch(self, instr: Any) -> None:
         shared = self.finder.shared
-        if shared:
-            self.touched.update([v.buffer for v in (*instr[1], *instr[2]) if v.buffer in shared])
+        self.touched.update([v.buffer for v in (*instr[1], *instr[2]) if v.buffer in shared])
 
     def take_early(self, instr: Any, after: Sequence[Any]) -> bool:
         """Into the group: a sum of rows that came before the group read what it sums up. after: what came before the group later on. What a
@@ -205,7 +203,8 @@ class Rows:
             return False
         made = instr[1][0].buffer
         read = any(v.buffer == made for v in self.inputs.values())
-        return not read and not any(v.buffer == made for other in after for v in (*other[2], *other[1])) and self.take(instr, False)
+        return (not read and not any(v.buffer == made for other in after for v in (*other[2], *other[1]))
+                and not self.follows(instr) and self.join(instr, False))
 
     def drop_lone_columns(self) -> list[Any]:
         """Sums of columns of arrays that nothing else of the group reads: taken out and returned, to run before."""
