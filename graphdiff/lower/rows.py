@@ -180,7 +180,8 @@ class Finder:
                 late.append(instr)
                 g.hold_back(instr)
             elif g.join(instr, looked == 1 or self.wanted.get(id(instr)) == g.domain):
-                idle = 0
+                if not g.strangers or g.strangers[-1] is not g.members[-1]:
+                    idle = 0
                 if len(g.members) >= most:
                     break
             elif g.feeds(instr):
@@ -190,6 +191,9 @@ class Finder:
                 before.append(instr)
             if idle >= STALE:
                 break
+        if apart := {id(instr) for instr in g.drop_strangers()}:
+            held = apart.union(map(id, late))
+            late = [instr for instr in islice(work, looked) if id(instr) in held]
         first = [instr for i, instr in enumerate(before) if not g.take_early(instr, before[i + 1:])]
         return looked, first + g.drop_lone_columns(), late, g.instruction() if g.members else None
 

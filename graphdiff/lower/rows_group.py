@@ -27,6 +27,11 @@ def _unturned(v: View, order: Sequence[int]) -> View:
     return v.transpose(back)
 
 
+def _is_same(name: Any) -> bool:
+    """Is what an operand is called by the key of an input that is one number for all elements?"""
+    return isinstance(name, tuple) and name[-1] is False         # View.layout
+
+
 class _Member(NamedTuple):
     kind: str                                    # "whole", "small", "row" (a sum), "column" (a sum)
     instr: Any
@@ -56,6 +61,8 @@ class Rows:
         self.late: set[int] = set()              # buffers of what must run after the group
         self.again: set[int] = set()             # buffers that are made again elsewhere: nothing of them leaves the group
         self.touched: set[int] = set()           # buffers with several writers that the group or what is late uses
+        self.near: set[Any] = set()              # what sums, the first member and those that share something with them make and read
+        self.strangers: list[_Member] = []       # other members
         self.beyond = False                      # is it beyond the core's limits?
 
     # -- what may join -----------------------------------------------------------------------------------------------
@@ -128,7 +135,7 @@ class Rows:
             if not isinstance(name, tuple):
                 known, ready = True, max(ready, self.whole.get(name, 0), self.small.get(name, 0))
             elif not known:
-                known = name in self.inputs and not is_still(v)
+                known = name in self.inputs and not _is_same(name)
         if not known and not wanted:
             return False
         self.inputs.update(new)
@@ -188,7 +195,14 @@ class Rows:
         return True
 
     def _add(self, kind: str, instr: Any, names: Sequence[Any]) -> None:
-        self.members.append(_Member(kind, instr, tuple(names), instr[1][0].buffer))
+        m = _Member(kind, instr, tuple(names), instr[1][0].buffer)
+        shared = [k for k in names if not _is_same(k)]
+        if kind == "whole" and self.members and self.near.isdisjoint(shared):
+            self.strangers.append(m)
+        else:
+            self.near.update(shared)
+            self.near.add(m.made)
+        self.members.append(m)
         if self.finder.shared:
             self._touch(instr)
 
@@ -218,6 +232,25 @@ class Rows:
             for m in lone:
                 self.inputs.pop(m.operands[0], None)
         return [m.instr for m in lone]
+
+    def drop_strangers(self) -> list[Any]:
+        """What joined because it leads to a sum, and has met neither that nor another one, nor the first member: taken out and returned, to run
+        after the group. (Of a chain of norms the derivatives of their activations, which read what is there: each is one with its own norm.)"""
+        rest = self.strangers
+        met = True
+        while rest and met:
+            met = [m for m in rest if m.made in self.near or not self.near.isdisjoint([k for k in m.operands if not _is_same(k)])]
+            for m in met:
+                self.near.update([m.made, *[k for k in m.operands if not _is_same(k)]])
+                rest.remove(m)
+        if rest:
+            gone = {m.made for m in rest}
+            self.members = [m for m in self.members if m.made not in gone]
+            for b in gone:
+                del self.whole[b]
+            read = {k for m in self.members for k in m.operands}
+            self.inputs = {k: v for k, v in self.inputs.items() if k in read}
+        return [m.instr for m in rest]
 
     # -- the instruction ---------------------------------------------------------------------------------------------
 
@@ -307,7 +340,7 @@ class Writer:
         g = self.g
         if m.instr[0] not in QUICK:
             return False
-        wide = [k for k in m.operands if k not in g.small and not (isinstance(k, tuple) and is_still(g.inputs[k]))]
+        wide = [k for k in m.operands if k not in g.small and not _is_same(k)]
         return len(wide) == 1 and isinstance(wide[0], tuple)
 
     def _needed(self, sweep: int) -> list[_Member]:
