@@ -13,7 +13,7 @@ operations make: it is made again for whoever else reads it. So are sums of rows
 """
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Container, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -37,21 +37,34 @@ class Finder:
         self.instrs = instrs[:commit]
         self.wanted: dict[int, Domain] = {}     # id of an instruction that a sum of rows needs, or of the sum
         self.lone: dict[int, tuple[Domain, list[Any]]] = {}       # id of a sum alone: what it sums up is made by these
+        self.sizes: dict[int, int] = {}          # buffer -> `size` of what makes it; 0 where several do
         self._seeds()
 
-    def fusable(self, instr: Any) -> bool:
-        """Elementwise, and makes a whole buffer once; float16 is rounded after every operation and stays apart."""
+    def size(self, instr: Any) -> int:
+        """Elements of what an instruction makes that may join a group: it is elementwise and makes a whole buffer once; else 0. float16 is
+        rounded after every operation and stays apart."""
+        b = instr[1][0].buffer
+        n = self.sizes.get(b)
+        if n is None:
+            n = self.sizes[b] = self._size(instr)
+        return n
+
+    def _size(self, instr: Any) -> int:
         op, (out, *_), ins, _, _ = instr
         b = out.buffer
         if not (op in self.elementwise or op == "cast") or b < 0 or out.offset or self.writes[b] != 1 or not out.contiguous:
-            return False
-        if out.dtype is FLOAT16 or any(v.dtype is FLOAT16 for v in ins):
-            return False
-        return bool(count(out.shape) * out.dtype.itemsize == self.buffers[b])
+            return 0
+        n = count(out.shape)
+        if n * out.dtype.itemsize != self.buffers[b] or out.dtype is FLOAT16:
+            return 0
+        for v in ins:
+            if v.dtype is FLOAT16:
+                return 0
+        return n
 
     def _seeds(self) -> None:
         """Sums of rows that elementwise work of the whole size uses, and what leads to them."""
-        readers: dict[int, list[int]] = {}
+        readers: defaultdict[int, list[int]] = defaultdict(list)
         makers: dict[int, int] = {}
         sums, columns = [], []
         for i, instr in enumerate(self.instrs):
@@ -65,28 +78,28 @@ class Finder:
             return
         for i, (_, outs, ins, _, _) in enumerate(self.instrs):
             for v in ins:
-                readers.setdefault(v.buffer, []).append(i)
+                readers[v.buffer].append(i)
             for v in outs:
                 makers[v.buffer] = i
         for i, d in sums:
             if not self._is_used(i, d, readers):
                 continue
-            stack = [i]
+            size, stack = d.rows * d.n, [i]
             while stack:
-                j = stack.pop()
-                if id(self.instrs[j]) in self.wanted:
+                instr = self.instrs[stack.pop()]
+                if id(instr) in self.wanted:
                     continue
-                self.wanted[id(self.instrs[j])] = d
-                for v in self.instrs[j][2]:
+                self.wanted[id(instr)] = d
+                for v in instr[2]:
                     k = makers.get(v.buffer, -1) if v.buffer >= 0 else -1
-                    if k >= 0 and i - k < STALE and count(self.instrs[k][1][0].shape) == count(d.shape) and self.fusable(self.instrs[k]):
+                    if k >= 0 and i - k < STALE and self.size(self.instrs[k]) == size:
                         stack.append(k)
 
         for i, d in (*columns, *[(i, d) for i, d in sums if is_middling(d)]):
             j = makers.get(self.instrs[i][2][0].buffer, -1)
             if not 0 <= j < i < j + STALE or id(self.instrs[i]) in self.wanted or id(self.instrs[j]) in self.wanted:
                 continue
-            chain = saves_products(self.instrs, j, i, d, readers, makers, self.writes, self.fixed, self.fusable)
+            chain = saves_products(self.instrs, j, i, d, readers, makers, self.writes, self.fixed, self.size)
             if chain and i < chain[0] + STALE and id(self.instrs[chain[0]]) not in self.wanted:
                 self.lone[id(self.instrs[i])] = d, [self.instrs[k] for k in chain]
 
@@ -113,19 +126,17 @@ class Finder:
         return found
 
     def _is_used(self, i: int, d: Domain, readers: Mapping[int, Sequence[int]]) -> bool:
-        rows, size = count(d.sizes(d.kept)), count(d.shape)
         stack, seen = [i], {i}
         while stack:
             for v in self.instrs[stack.pop()][1]:
                 for j in readers.get(v.buffer, ()):
-                    instr = self.instrs[j]
-                    if j in seen or j - i > STALE or not self.fusable(instr):
+                    if j in seen or j - i > STALE:
                         continue
                     seen.add(j)
-                    n = count(instr[1][0].shape)
-                    if n == size:
+                    n = self.size(self.instrs[j])
+                    if n == d.rows * d.n:
                         return True
-                    if n == rows:
+                    if n == d.rows:
                         stack.append(j)
         return False
 

@@ -47,13 +47,8 @@ class Rows:
         self.widest = widest                     # elements of a row whose columns may be summed up
         self.dtype = domain.dtype                # of all sums
         self.finder = finder
-        self.order = (*domain.kept, *domain.axes)
-        self.kept = domain.sizes(domain.kept)
-        self.row = domain.sizes(domain.axes)
-        self.rows, self.n = count(self.kept), count(self.row)
-        self.size = self.rows * self.n
-        self.is_straight = self.order == tuple(range(len(self.order)))
-        self.long_kept, self.long_row = ({a for a in axes if domain.shape[a] != 1} for axes in (domain.kept, domain.axes))
+        self.size = domain.rows * domain.n
+        self.is_straight = domain.order == tuple(range(len(domain.order)))
         self.members: list[_Member] = []
         self.whole: dict[int, int] = {}          # buffer -> the sweep in which it can be made first
         self.small: dict[int, int] = {}          # buffer -> the sweep in which it can be used first
@@ -93,12 +88,10 @@ class Rows:
         """Into the group if it can be, of what does not follow it; wanted: even if it shares nothing with it yet."""
         if instr[0] == "sum":
             return self._take_sum(instr, wanted)
-        if not self.finder.fusable(instr):
-            return False
-        size = count(instr[1][0].shape)
+        size = self.finder.size(instr)
         if size == self.size:
             return self._take_whole(instr, wanted)
-        return size == self.rows and self._take_small(instr)
+        return size == self.domain.rows and self._take_small(instr)
 
     def _whole(self, v: View, flat: bool, new: dict[Any, View]) -> Any:
         """The name of a whole operand, or None. flat: it may have another shape. Inputs go to new."""
@@ -106,7 +99,7 @@ class Rows:
         if v.buffer in self.whole:
             return v.buffer if v.contiguous and not v.offset else None
         if v.buffer in self.small:
-            strides = dict(zip(d.kept, contiguous_strides(self.kept), strict=True))
+            strides = dict(zip(d.kept, contiguous_strides(self.domain.kept_shape), strict=True))
             moves = [(i, s) for i, (s, n) in enumerate(zip(v.strides, v.shape, strict=True)) if n != 1]
             same = v.shape == d.shape and not v.offset and all(s == strides.get(i, 0) for i, s in moves)
             return v.buffer if same else None
@@ -116,7 +109,7 @@ class Rows:
                 return None
             v = v.with_layout(d.shape, contiguous_strides(d.shape) if v.contiguous else (0,) * len(d.shape))
         if key not in self.inputs:
-            new[key] = v if self.is_straight else v.transpose(self.order)
+            new[key] = v if self.is_straight else v.transpose(self.domain.order)
         return key
 
     def _take_whole(self, instr: Any, wanted: bool) -> bool:
@@ -151,13 +144,13 @@ class Rows:
         new = {}
         for v in ins:
             if v.buffer in self.small:
-                if v.offset or not v.contiguous or count(v.shape) != self.rows:
+                if v.offset or not v.contiguous or count(v.shape) != self.domain.rows:
                     return False
                 names.append(v.buffer)
                 continue
             if v.buffer in self.whole or not (v.contiguous or is_still(v)):
                 return False
-            flat = v.with_layout(self.kept, contiguous_strides(self.kept) if v.contiguous else (0,) * len(self.kept))
+            flat = v.with_layout(self.domain.kept_shape, contiguous_strides(self.domain.kept_shape) if v.contiguous else (0,) * len(self.domain.kept_shape))
             names.append(("small", *flat.layout))
             new[names[-1]] = flat
         self.inputs.update(new)
@@ -172,13 +165,13 @@ class Rows:
                 or self.finder.writes[out.buffer] != 1 or out.buffer < 0 or v.buffer in self.small:
             return False
         axes = node._attrs[0]
-        order = self.order if axes == d.axes else (*[i for i in range(len(d.shape)) if i not in axes], *axes)
+        order = self.domain.order if axes == d.axes else (*[i for i in range(len(d.shape)) if i not in axes], *axes)
         summed = {a for a in axes if d.shape[a] != 1}
-        column = summed == self.long_kept
-        if v.shape != d.sizes(order) or not (column or summed == self.long_row) or (column and self.n > self.widest):
+        column = summed == d.long_kept
+        if v.shape != d.sizes(order) or not (column or summed == d.long_axes) or (column and d.n > self.widest):
             return False
         new: dict[Any, View] = {}
-        if order != self.order or not self.is_straight:
+        if order != self.domain.order or not self.is_straight:
             v = _unturned(v, order)
         name = self._whole(v, False, new)
         if name is None or not (wanted or column or not isinstance(name, tuple) or name in self.inputs):
@@ -330,7 +323,7 @@ class Writer:
             for k in m.operands:
                 if k in makers and now > sweep[k] and k not in self.leaves and k not in held and not self._is_quick(makers[k]):
                     op, (out,), _, _, _ = makers[k].instr
-                    nbytes = g.n * out.dtype.itemsize
+                    nbytes = g.domain.n * out.dtype.itemsize
                     if nbytes <= HELD or (op not in CHEAP and nbytes <= HELD_COSTLY):
                         held.add(k)
         return held
@@ -420,7 +413,7 @@ class Writer:
 
     def _section(self, s: int, kind: str, members: Sequence[_Member]) -> None:
         g, number, first = self.g, self.number, self.first
-        self.lines.append((kind, len(g.kept), -1))
+        self.lines.append((kind, len(g.domain.kept), -1))
         self.members.append((kind, None))
         self.used[0], self.spare[0] = 0, []
         for k in [k for k, n in number.items() if first <= n < first + NUMBERS]:
@@ -445,6 +438,6 @@ class Writer:
         (v,) = m.instr[1]
         if m.kind == "whole":
             v = v if v.shape == g.domain.shape else v.with_layout(g.domain.shape, contiguous_strides(g.domain.shape))
-            return v if g.is_straight else v.transpose(g.order)
-        shape = g.row if m.kind == "column" else g.kept
+            return v if g.is_straight else v.transpose(g.domain.order)
+        shape = g.domain.row_shape if m.kind == "column" else g.domain.kept_shape
         return v.with_layout(shape, contiguous_strides(shape))
