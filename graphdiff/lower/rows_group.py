@@ -27,15 +27,10 @@ def _unturned(v: View, order: Sequence[int]) -> View:
     return v.transpose(back)
 
 
-def _is_same(name: Any) -> bool:
-    """Is what an operand is called by the key of an input that is one number for all elements?"""
-    return isinstance(name, tuple) and name[-1] is False         # View.layout
-
-
 class _Member(NamedTuple):
     kind: str                                    # "whole", "small", "row" (a sum), "column" (a sum)
     instr: Any
-    operands: tuple[Any, ...]                    # buffers of the group, or keys of inputs
+    operands: tuple[int, ...]                    # buffers of the group, or numbers below 0 of inputs
     made: int                                    # the buffer of what it makes
 
 
@@ -45,18 +40,20 @@ class Rows:
     def __init__(self, domain: Domain, finder: Finder, widest: int = WIDEST) -> None:
         self.domain = domain
         self.widest = widest                     # elements of a row whose columns may be summed up
-        self.dtype = domain.dtype                # of all sums
         self.finder = finder
         self.size = domain.rows * domain.n
         self.is_straight = domain.order == tuple(range(len(domain.order)))
         self.members: list[_Member] = []
         self.whole: dict[int, int] = {}          # buffer -> the sweep in which it can be made first
         self.small: dict[int, int] = {}          # buffer -> the sweep in which it can be used first
-        self.inputs: dict[Any, View] = {}        # key -> view in the order of the rows' axes; of small ones over the kept axes
+        self.inputs: dict[int, View] = {}        # number -> view in the order of the rows' axes; of small ones over the kept axes
+        self.numbers: dict[Any, int] = {}        # the number of what has a layout, as an operand of whole or of small members
+        self.even: set[int] = set()              # numbers of those that are one value for all elements
+        self.few: set[int] = set()               # of small ones
         self.late: set[int] = set()              # buffers of what must run after the group
         self.again: set[int] = set()             # buffers that are made again elsewhere: nothing of them leaves the group
         self.touched: set[int] = set()           # buffers with several writers that the group or what is late uses
-        self.near: set[Any] = set()              # what sums, the first member and those that share something with them make and read
+        self.near: set[int] = set()              # what sums, the first member and those that share something with them make and read
         self.strangers: list[_Member] = []       # other members
         self.beyond = False                      # is it beyond the core's limits?
 
@@ -93,42 +90,60 @@ class Rows:
             return self._take_whole(instr, wanted)
         return size == self.domain.rows and self._take_small(instr)
 
-    def _whole(self, v: View, flat: bool, new: dict[Any, View]) -> Any:
-        """The name of a whole operand, or None. flat: it may have another shape. Inputs go to new."""
+    def _input(self, v: View, small: bool) -> int:
+        """The number of an operand that the group does not make: the same for views of the same elements."""
+        key = (v.layout, small)
+        name = self.numbers.get(key)
+        if name is None:
+            name = self.numbers[key] = -1 - len(self.numbers)
+            if small:
+                self.few.add(name)
+            if is_still(v):
+                self.even.add(name)
+        return name
+
+    def _whole(self, v: View, flat: bool, new: dict[int, View]) -> int | None:
+        """What a whole operand that is no whole value of the group is called, or None. flat: it may have another shape. Inputs go to new."""
         d = self.domain
-        if v.buffer in self.whole:
-            return v.buffer if v.contiguous and not v.offset else None
         if v.buffer in self.small:
-            strides = dict(zip(d.kept, contiguous_strides(self.domain.kept_shape), strict=True))
+            strides = dict(zip(d.kept, contiguous_strides(d.kept_shape), strict=True))
             moves = [(i, s) for i, (s, n) in enumerate(zip(v.strides, v.shape, strict=True)) if n != 1]
             same = v.shape == d.shape and not v.offset and all(s == strides.get(i, 0) for i, s in moves)
             return v.buffer if same else None
-        key = "whole", *v.layout
-        if v.shape != d.shape:
-            if not flat:
-                return None
-            v = v.with_layout(d.shape, contiguous_strides(d.shape) if v.contiguous else (0,) * len(d.shape))
-        if key not in self.inputs:
-            new[key] = v if self.is_straight else v.transpose(self.domain.order)
-        return key
+        if v.shape != d.shape and not flat:
+            return None
+        name = self._input(v, False)
+        if name not in self.inputs:
+            if v.shape != d.shape:
+                v = v.with_layout(d.shape, contiguous_strides(d.shape) if v.contiguous else (0,) * len(d.shape))
+            new[name] = v if self.is_straight else v.transpose(d.order)
+        return name
 
     def _take_whole(self, instr: Any, wanted: bool) -> bool:
         _, (out,), ins, _, _ = instr
         flat = out.shape != self.domain.shape
         if flat and not all(v.contiguous or is_still(v) for v in ins):
             return False
-        new: dict[Any, View] = {}
-        names: list[Any] = []
+        new: dict[int, View] = {}
+        names: list[int] = []
         known, ready = False, 0
         for v in ins:
-            name = self._whole(v, flat, new)
-            if name is None:
+            b = v.buffer
+            at = self.whole.get(b)
+            if at is None:
+                name = self._whole(v, flat, new)
+                if name is None:
+                    return False
+                names.append(name)
+                known = known or name >= 0 or (name in self.inputs and name not in self.even)
+                at = self.small[b] if name >= 0 else 0
+            elif v.offset or not v.contiguous:
                 return False
-            names.append(name)
-            if not isinstance(name, tuple):
-                known, ready = True, max(ready, self.whole.get(name, 0), self.small.get(name, 0))
-            elif not known:
-                known = name in self.inputs and not _is_same(name)
+            else:
+                names.append(b)
+                known = True
+            if at > ready:
+                ready = at
         if not known and not wanted:
             return False
         self.inputs.update(new)
@@ -138,66 +153,74 @@ class Rows:
 
     def _take_small(self, instr: Any) -> bool:
         _, (out,), ins, _, _ = instr
-        if not any(v.buffer in self.small for v in ins):
+        d, small = self.domain, self.small
+        if not any(v.buffer in small for v in ins):
             return False
-        names: list[Any] = []
-        new = {}
+        names: list[int] = []
+        new: dict[int, View] = {}
         for v in ins:
-            if v.buffer in self.small:
-                if v.offset or not v.contiguous or count(v.shape) != self.domain.rows:
+            if v.buffer in small:
+                if v.offset or not v.contiguous or count(v.shape) != d.rows:
                     return False
                 names.append(v.buffer)
                 continue
             if v.buffer in self.whole or not (v.contiguous or is_still(v)):
                 return False
-            flat = v.with_layout(self.domain.kept_shape, contiguous_strides(self.domain.kept_shape) if v.contiguous else (0,) * len(self.domain.kept_shape))
-            names.append(("small", *flat.layout))
-            new[names[-1]] = flat
+            names.append(self._input(v, True))
+            if names[-1] not in self.inputs:
+                new[names[-1]] = v.with_layout(d.kept_shape, contiguous_strides(d.kept_shape) if v.contiguous else (0,) * len(d.kept_shape))
         self.inputs.update(new)
-        self.small[out.buffer] = max([self.small.get(k, 0) for k in names])
+        small[out.buffer] = max([small.get(k, 0) for k in names])
         self._add("small", instr, names)
         return True
 
     def _take_sum(self, instr: Any, wanted: bool) -> bool:
         _, (out,), (v, *_), _, node = instr
         d = self.domain
-        if node is None or node.op.name != "sum" or node.inputs[0].shape != d.shape or v.dtype is not self.dtype \
+        if node is None or node.op.name != "sum" or node.inputs[0].shape != d.shape or v.dtype is not d.dtype \
                 or self.finder.writes[out.buffer] != 1 or out.buffer < 0 or v.buffer in self.small:
             return False
         axes = node._attrs[0]
-        order = self.domain.order if axes == d.axes else (*[i for i in range(len(d.shape)) if i not in axes], *axes)
+        order = d.order if axes == d.axes else (*[i for i in range(len(d.shape)) if i not in axes], *axes)
         summed = {a for a in axes if d.shape[a] != 1}
         column = summed == d.long_kept
         if v.shape != d.sizes(order) or not (column or summed == d.long_axes) or (column and d.n > self.widest):
             return False
-        new: dict[Any, View] = {}
-        if order != self.domain.order or not self.is_straight:
+        if order != d.order or not self.is_straight:
             v = _unturned(v, order)
-        name = self._whole(v, False, new)
-        if name is None or not (wanted or column or not isinstance(name, tuple) or name in self.inputs):
+        new: dict[int, View] = {}
+        name: int | None = v.buffer
+        if name not in self.whole:
+            name = self._whole(v, False, new)
+        elif v.offset or not v.contiguous:
             return False
-        if not column:
-            self.small[out.buffer] = self.whole.get(name, 0) + 1
-            self.inputs.update(new)
-        elif isinstance(name, tuple) and is_still(v):
+        if name is None or not (wanted or column or name >= 0 or name in self.inputs) or (column and name in self.even):
             return False
-        else:
-            self.inputs.update(new)
+        self.inputs.update(new)
+        if column:
             self.late.add(out.buffer)            # what uses it runs after the group
+        else:
+            self.small[out.buffer] = self.whole.get(name, 0) + 1
         self._add("column" if column else "row", instr, [name])
         return True
 
-    def _add(self, kind: str, instr: Any, names: Sequence[Any]) -> None:
+    def _add(self, kind: str, instr: Any, names: Sequence[int]) -> None:
         m = _Member(kind, instr, tuple(names), instr[1][0].buffer)
-        shared = [k for k in names if not _is_same(k)]
-        if kind == "whole" and self.members and self.near.isdisjoint(shared):
+        if kind == "whole" and self.members and not self._meets(m):
             self.strangers.append(m)
         else:
-            self.near.update(shared)
-            self.near.add(m.made)
+            self._approach(m)
         self.members.append(m)
         if self.finder.shared:
             self._touch(instr)
+
+    def _meets(self, m: _Member) -> bool:
+        """Does it share something with members that are no strangers? A number that is the same for all elements does not count."""
+        return m.made in self.near or any(k in self.near for k in m.operands)
+
+    def _approach(self, m: _Member) -> None:
+        self.near.add(m.made)
+        self.near.update(m.operands if self.even.isdisjoint(m.operands) else [k for k in m.operands if k not in self.even])
 
     def _touch(self, instr: Any) -> None:
         shared = self.finder.shared
@@ -215,7 +238,7 @@ class Rows:
 
     def drop_lone_columns(self) -> list[Any]:
         """Sums of columns of arrays that nothing else of the group reads: taken out and returned, to run before."""
-        columns = [m for m in self.members if m.kind == "column" and isinstance(m.operands[0], tuple)]
+        columns = [m for m in self.members if m.kind == "column" and m.operands[0] < 0]
         if not columns:
             return []
         read = {k for m in self.members if m.kind != "column" for k in m.operands}
@@ -230,12 +253,10 @@ class Rows:
         """What joined because it leads to a sum, and has met neither that nor another one, nor the first member: taken out and returned, to run
         after the group. (Of a chain of norms the derivatives of their activations, which read what is there: each is one with its own norm.)"""
         rest = self.strangers
-        met = True
-        while rest and met:
-            met = [m for m in rest if m.made in self.near or not self.near.isdisjoint([k for k in m.operands if not _is_same(k)])]
+        while rest and (met := [m for m in rest if self._meets(m)]):
+            rest = [m for m in rest if not self._meets(m)]
             for m in met:
-                self.near.update([m.made, *[k for k in m.operands if not _is_same(k)]])
-                rest.remove(m)
+                self._approach(m)
         if rest:
             gone = {m.made for m in rest}
             self.members = [m for m in self.members if m.made not in gone]
@@ -256,7 +277,7 @@ class Rows:
         sums = sum([m.kind in ("row", "column") for m in self.members])
         if sums == 1 and any(m.instr[0] not in LINKS for m in users):
             return None
-        if self.domain.turned and not all(k[0] == "small" or is_still(v) or runs_along(v) for k, v in self.inputs.items()):
+        if self.domain.turned and not all(k in self.few or is_still(v) or runs_along(v) for k, v in self.inputs.items()):
             return None
         return Writer(self).instruction()
 
@@ -269,7 +290,7 @@ class Writer:
         self.uses: dict[int, int] = {}           # by members
         for m in g.members:
             for k in m.operands:
-                if not isinstance(k, tuple):
+                if k >= 0:
                     self.uses[k] = self.uses.get(k, 0) + 1
         fixed, uses, mine = g.finder.fixed, g.finder.uses, self.uses
         self.outs = [m for m in g.members if m.kind == "column" or m.made in fixed
@@ -277,7 +298,7 @@ class Writer:
         self.leaves = {m.made for m in self.outs}
         self.sweep = self._sweeps()
         self.held = self._held()
-        self.number: dict[Any, int] = {}
+        self.number: dict[int, int] = {}
         self.first = len(self.outs) + len(g.inputs)
         self.last: dict[int, tuple[int, int]] = {}
         self.spare: dict[int, list[int]] = {0: [], NUMBERS: [], 2 * NUMBERS: []}
@@ -289,7 +310,7 @@ class Writer:
         """The sweep of every member, by its buffer: sums as soon as they can be, other work with what reads it first."""
         g = self.g
         sweep: dict[int, int] = {}
-        first: dict[Any, int] = {}               # of a value or input: the first sweep that reads it
+        first: dict[int, int] = {}               # of a value or input: the first sweep that reads it
         for m in reversed(g.members):
             kind, b = m.kind, m.made
             if kind == "small":
@@ -301,7 +322,7 @@ class Writer:
                     mine = g.whole[b]
             else:
                 lone = kind == "column" or not self.uses.get(b)
-                if lone and isinstance(m.operands[0], tuple):
+                if lone and m.operands[0] < 0:
                     continue                     # whenever the array is read anyway
                 mine = g.whole.get(m.operands[0], 0)
             sweep[b] = mine
@@ -333,12 +354,12 @@ class Writer:
         g = self.g
         if m.instr[0] not in QUICK:
             return False
-        wide = [k for k in m.operands if k not in g.small and not _is_same(k)]
-        return len(wide) == 1 and isinstance(wide[0], tuple)
+        wide = [k for k in m.operands if k not in g.small and k not in g.even]
+        return len(wide) == 1 and wide[0] < 0
 
     def _needed(self, sweep: int) -> list[_Member]:
         """What this sweep computes: for its sums and results, and again what was made before and is not held."""
-        need: set[Any] = set()
+        need: set[int] = set()
         chosen: list[_Member] = []
         for m in reversed(self.g.members):
             kind, b = m.kind, m.made
@@ -368,8 +389,8 @@ class Writer:
 
     def instruction(self) -> tuple[Any, Any] | None:
         g = self.g
-        small = [k for k in g.inputs if k[0] == "small"]
-        whole = [k for k in g.inputs if k[0] == "whole"]
+        small = [k for k in g.inputs if k in g.few]
+        whole = [k for k in g.inputs if k not in g.few]
         g.beyond = self.first > OPERANDS
         if not whole or g.beyond or not self.outs:
             return None
@@ -384,7 +405,7 @@ class Writer:
         for s, (_, members) in enumerate(sections):
             for i, m in enumerate(members):
                 for k in m.operands:
-                    if not isinstance(k, tuple):
+                    if k >= 0:
                         self.last[k] = s, i
         for s, (kind, members) in enumerate(sections):
             self._section(s, kind, members)
