@@ -183,25 +183,28 @@ class Finder:
         """Instructions at the front of the work as a group: how many were looked at, those before it, those after it, it."""
         before: list[Any] = []
         late: list[Any] = []
-        looked = idle = 0
+        after = g.late
+        looked, end = 0, STALE
         for instr in islice(work, SPAN):
-            looked += 1
-            idle += 1
-            if g.follows(instr):                 # most by far
-                late.append(instr)
-                g.hold_back(instr)
-            elif g.join(instr, looked == 1 or self.wanted.get(id(instr)) == g.domain):
-                if not g.strangers or g.strangers[-1] is not g.members[-1]:
-                    idle = 0
-                if len(g.members) >= most:
-                    break
-            elif g.feeds(instr):
-                late.append(instr)
-                g.hold_back(instr)
-            else:
-                before.append(instr)
-            if idle >= STALE:
+            if looked == end:
                 break
+            looked += 1
+            for v in instr[2]:
+                if v.buffer in after:            # of most: hence no call for these
+                    break
+            else:
+                if not g.writes_late(instr):
+                    if g.join(instr, looked == 1 or self.wanted.get(id(instr)) == g.domain):
+                        if len(g.members) >= most:
+                            break
+                        if not g.is_stranger(g.members[-1]):
+                            end = looked + STALE
+                        continue
+                    if not g.feeds(instr):
+                        before.append(instr)
+                        continue
+            late.append(instr)
+            g.hold_back(instr)
         if apart := {id(instr) for instr in g.drop_strangers()}:
             held = apart.union(map(id, late))
             late = [instr for instr in islice(work, looked) if id(instr) in held]

@@ -53,8 +53,8 @@ class Rows:
         self.late: set[int] = set()              # buffers of what must run after the group
         self.again: set[int] = set()             # buffers that are made again elsewhere: nothing of them leaves the group
         self.touched: set[int] = set()           # buffers with several writers that the group or what is late uses
-        self.near: set[int] = set()              # what sums, the first member and those that share something with them make and read
-        self.strangers: list[_Member] = []       # other members
+        self.strangers: list[_Member] = []       # members that shared nothing with it when they joined, and what shares something with these
+        self.near: set[int] = set()              # once there are any: what the others make and read
         self.beyond = False                      # is it beyond the core's limits?
 
     # -- what may join -----------------------------------------------------------------------------------------------
@@ -65,8 +65,12 @@ class Rows:
         for v in instr[2]:
             if v.buffer in late:
                 return True
+        return self.writes_late(instr)
+
+    def writes_late(self, instr: Any) -> bool:
+        """Does it write where the group or what runs after it reads or writes?"""
         for v in instr[1]:
-            if v.buffer in late or v.buffer in self.touched:
+            if v.buffer in self.late or v.buffer in self.touched:
                 return True
         return False
 
@@ -79,7 +83,10 @@ class Rows:
 
     def feeds(self, instr: Any) -> bool:
         """Does it need a value of the group?"""
-        return any(v.buffer in self.whole or v.buffer in self.small for v in instr[2])
+        for v in instr[2]:
+            if v.buffer in self.whole or v.buffer in self.small:
+                return True
+        return False
 
     def join(self, instr: Any, wanted: bool) -> bool:
         """Into the group if it can be, of what does not follow it; wanted: even if it shares nothing with it yet."""
@@ -106,7 +113,7 @@ class Rows:
         """What a whole operand that is no whole value of the group is called, or None. flat: it may have another shape. Inputs go to new."""
         d = self.domain
         if v.buffer in self.small:
-            strides = dict(zip(d.kept, contiguous_strides(d.kept_shape), strict=True))
+            strides = dict(zip(d.kept, d.kept_strides, strict=True))
             moves = [(i, s) for i, (s, n) in enumerate(zip(v.strides, v.shape, strict=True)) if n != 1]
             same = v.shape == d.shape and not v.offset and all(s == strides.get(i, 0) for i, s in moves)
             return v.buffer if same else None
@@ -115,7 +122,7 @@ class Rows:
         name = self._input(v, False)
         if name not in self.inputs:
             if v.shape != d.shape:
-                v = v.with_layout(d.shape, contiguous_strides(d.shape) if v.contiguous else (0,) * len(d.shape))
+                v = View(v.buffer, v.offset, d.shape, d.strides if v.contiguous else (0,) * len(d.shape), v.dtype)
             new[name] = v if self.is_straight else v.transpose(d.order)
         return name
 
@@ -148,7 +155,7 @@ class Rows:
             return False
         self.inputs.update(new)
         self.whole[out.buffer] = ready
-        self._add("whole", instr, names)
+        self._add("whole", instr, names, known)
         return True
 
     def _take_small(self, instr: Any) -> bool:
@@ -168,7 +175,7 @@ class Rows:
                 return False
             names.append(self._input(v, True))
             if names[-1] not in self.inputs:
-                new[names[-1]] = v.with_layout(d.kept_shape, contiguous_strides(d.kept_shape) if v.contiguous else (0,) * len(d.kept_shape))
+                new[names[-1]] = View(v.buffer, v.offset, d.kept_shape, d.kept_strides if v.contiguous else (0,) * len(d.kept_shape), v.dtype)
         self.inputs.update(new)
         small[out.buffer] = max([small.get(k, 0) for k in names])
         self._add("small", instr, names)
@@ -181,10 +188,14 @@ class Rows:
                 or self.finder.writes[out.buffer] != 1 or out.buffer < 0 or v.buffer in self.small:
             return False
         axes = node._attrs[0]
-        order = d.order if axes == d.axes else (*[i for i in range(len(d.shape)) if i not in axes], *axes)
-        summed = {a for a in axes if d.shape[a] != 1}
-        column = summed == d.long_kept
-        if v.shape != d.sizes(order) or not (column or summed == d.long_axes) or (column and d.n > self.widest):
+        order, column = d.order, False
+        if axes != d.axes:
+            order = (*[i for i in range(len(d.shape)) if i not in axes], *axes)
+            summed = {a for a in axes if d.shape[a] != 1}
+            column = summed == d.long_kept
+            if not (column or summed == d.long_axes) or (column and d.n > self.widest):
+                return False
+        if v.shape != d.sizes(order):
             return False
         if order != d.order or not self.is_straight:
             v = _unturned(v, order)
@@ -204,23 +215,37 @@ class Rows:
         self._add("column" if column else "row", instr, [name])
         return True
 
-    def _add(self, kind: str, instr: Any, names: Sequence[int]) -> None:
+    def _add(self, kind: str, instr: Any, names: Sequence[int], known: bool = True) -> None:
         m = _Member(kind, instr, tuple(names), instr[1][0].buffer)
-        if kind == "whole" and self.members and not self._meets(m):
+        if not known and self.members and not self.strangers:
+            for other in self.members:
+                self._approach(other)
+        if kind == "whole" and (self.strangers or not known) and self.members and not self._meets(m):
             self.strangers.append(m)
-        else:
+        elif self.strangers:
             self._approach(m)
         self.members.append(m)
         if self.finder.shared:
             self._touch(instr)
 
+    def is_stranger(self, m: _Member) -> bool:
+        return bool(self.strangers) and self.strangers[-1] is m
+
     def _meets(self, m: _Member) -> bool:
         """Does it share something with members that are no strangers? A number that is the same for all elements does not count."""
-        return m.made in self.near or any(k in self.near for k in m.operands)
+        near = self.near
+        if m.made in near:
+            return True
+        for k in m.operands:
+            if k in near:
+                return True
+        return False
 
     def _approach(self, m: _Member) -> None:
         self.near.add(m.made)
-        self.near.update(m.operands if self.even.isdisjoint(m.operands) else [k for k in m.operands if k not in self.even])
+        for k in m.operands:
+            if k not in self.even:
+                self.near.add(k)
 
     def _touch(self, instr: Any) -> None:
         shared = self.finder.shared
@@ -456,9 +481,8 @@ class Writer:
 
     def _out(self, m: _Member) -> View:
         g = self.g
-        (v,) = m.instr[1]
+        (v,), d = m.instr[1], g.domain
         if m.kind == "whole":
-            v = v if v.shape == g.domain.shape else v.with_layout(g.domain.shape, contiguous_strides(g.domain.shape))
-            return v if g.is_straight else v.transpose(g.domain.order)
-        shape = g.domain.row_shape if m.kind == "column" else g.domain.kept_shape
-        return v.with_layout(shape, contiguous_strides(shape))
+            v = v if v.shape == d.shape else v.with_layout(d.shape, d.strides)
+            return v if g.is_straight else v.transpose(d.order)
+        return v.with_layout(d.row_shape, contiguous_strides(d.row_shape)) if m.kind == "column" else v.with_layout(d.kept_shape, d.kept_strides)

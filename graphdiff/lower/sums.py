@@ -48,6 +48,8 @@ class Domain(NamedTuple):
     long_kept: frozenset[int]            # axes without those of size 1
     long_axes: frozenset[int]
     turned: bool                         # do the rows lack the last axis?
+    strides: tuple[int, ...]             # of an array that is contiguous, and of one value for each row
+    kept_strides: tuple[int, ...]
 
     def sizes(self, axes: Sequence[int]) -> tuple[int, ...]:
         return tuple([self.shape[a] for a in axes])
@@ -59,7 +61,7 @@ def domain(shape: tuple[int, ...], axes: tuple[int, ...], dtype: Any) -> Domain:
     kept_shape, row_shape = (tuple([shape[a] for a in some]) for some in (kept, axes))
     long = [i for i, n in enumerate(shape) if n != 1]
     return Domain(shape, axes, dtype, kept, (*kept, *axes), kept_shape, row_shape, count(kept_shape), count(row_shape),
-                  frozenset(long).intersection(kept), frozenset(long).intersection(axes), bool(long) and long[-1] in kept)
+                  frozenset(long).intersection(kept), frozenset(long).intersection(axes), bool(long) and long[-1] in kept, contiguous_strides(shape), contiguous_strides(kept_shape))
 
 
 def row_domain(instr: Any) -> Domain | None:
