@@ -52,10 +52,10 @@ class Lowering:
         """A fresh C-contiguous buffer."""
         if not shape:
             self.buffers.append(dtype.itemsize)
-            return View(len(self.buffers) - 1, 0, (), (), dtype)
+            return View(len(self.buffers) - 1, 0, (), (), dtype, True)
         shape = tuple(shape)
         self.buffers.append(count(shape) * dtype.itemsize)
-        return View(len(self.buffers) - 1, 0, shape, contiguous_strides(shape), dtype)
+        return View(len(self.buffers) - 1, 0, shape, contiguous_strides(shape), dtype, True)
 
     def emit(self, op: str, out: View, ins: Sequence[View], attrs: Sequence[int] = ()) -> View:
         """Append one instruction; returns out."""

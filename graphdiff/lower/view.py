@@ -6,9 +6,12 @@ offset in bytes, sizes, and strides in elements.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
 from typing import Any
 
 
+@lru_cache(1024)                             # a program has few shapes
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """C-order strides in elements."""
     strides = []
@@ -19,11 +22,8 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def count(shape: tuple[int, ...]) -> int:
-    n = 1
-    for s in shape:
-        n *= s
-    return n
+def count(shape: Sequence[int]) -> int:
+    return prod(shape)
 
 
 def usage(instrs: Sequence[Any], n: int) -> tuple[list[int], list[int]]:
@@ -55,14 +55,15 @@ class View:
 
     __slots__ = ("_contiguous", "_layout", "buffer", "dtype", "index", "offset", "shape", "strides")
 
-    def __init__(self, buffer: int, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> None:
+    def __init__(self, buffer: int, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any,
+                 contiguous: bool | None = None) -> None:
         self.buffer = buffer
         self.offset = offset
         self.shape = shape
         self.strides = strides
         self.dtype = dtype
         self.index = -1
-        self._contiguous: bool | None = None
+        self._contiguous = contiguous            # None: nobody has looked
         self._layout: tuple[Any, ...] | None = None
 
     def __repr__(self) -> str:
@@ -154,6 +155,8 @@ class View:
         shape = tuple(shape)
         if shape == self.shape:
             return self
+        if not any(self.strides):                # one value for all
+            return View(self.buffer, self.offset, shape, (0,) * len(shape), self.dtype)
         lead = len(shape) - len(self.shape)
         strides = [0] * lead + [0 if n == 1 and m != 1 else s
                                 for n, m, s in zip(self.shape, shape[lead:], self.strides, strict=True)]
