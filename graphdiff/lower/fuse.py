@@ -162,50 +162,58 @@ class _Fuser:
             while queue:
                 instr = queue.popleft()
                 self.clock += 1
-                fusable = (instr[0] in elementwise or instr[0] == "cast") and self._fusable(instr)
-                if (not self.open and not fusable) or not self._place(instr, fusable):
+                n = self._fusable(instr) if instr[0] in elementwise or instr[0] == "cast" else 0
+                if (n == 0 and not self.open) or not self._place(instr, n):
                     result.append(instr)
             for g in list(self.open):
                 self._close(g)
                 queue.extend(g.followers)
 
-    def _fusable(self, instr: Any) -> bool:
-        """Makes a whole buffer of several elements, once; float16 is rounded after every operation and stays apart."""
+    def _fusable(self, instr: Any) -> int:
+        """The elements of what makes a whole buffer of several, once; else 0. float16 is rounded after every operation and stays apart."""
         _, (out,), ins, _, _ = instr
         b = out.buffer
         if not out.shape or b < 0 or out.offset or self.writes[b] != 1 or out.dtype is FLOAT16:
-            return False
-        if any(v.dtype is FLOAT16 for v in ins):
-            return False
+            return 0
+        for v in ins:
+            if v.dtype is FLOAT16:
+                return 0
         n = count(out.shape)
-        return n > 1 and n * out.dtype.itemsize == self.buffers[b] and out.contiguous
+        return n if n > 1 and n * out.dtype.itemsize == self.buffers[b] and out.contiguous else 0
 
-    def _place(self, instr: Any, fusable: bool) -> bool:
-        """Into a group, behind one, or back into the queue after what must come first; False: it may run now."""
-        _, outs, ins, _, _ = instr
-        if instr[0] == "sum" and self._sums(instr):
+    def _place(self, instr: Any, n: int) -> bool:
+        """Into a group, behind one, or back into the queue after what must come first; False: it may run now. n: elements if it can be fused."""
+        op, outs, ins, _, _ = instr
+        if op == "sum" and self._sums(instr):
             return True
         touched: list[_Group] = []
+        inside: list[_Group] = []                # those of which it reads values
         behind = True                            # every value of a group that it reads comes from a follower
         for v in ins:
             owner = self.owner.get(v.buffer)
             if owner is not None:
-                behind &= owner[1]
-                if owner[0] not in touched:
-                    touched.append(owner[0])
-        n = count(outs[0].shape)
-        target = self._target(instr, n, touched) if fusable else None
-        others = [g for g in touched if g is not target]
-        if len(others) == 1 and touched == others and self._waits(instr, others[0], behind, n):
+                g, follows = owner
+                if g not in touched:
+                    touched.append(g)
+                if not follows:
+                    behind = False
+                    inside.append(g)
+        target = None
+        if n:
+            mine = [g for g in touched if g.n == n and g in inside]
+            target = self._first(instr, mine, touched) if mine else self._alike(instr, n, touched)
+        others = touched if target is None else [g for g in touched if g is not target]
+        if len(others) == 1 and len(touched) == 1 and self._waits(instr, others[0], behind):
             return True
-        if not fusable and any(v.buffer >= 0 and self.writes[v.buffer] > 1 for v in outs):
+        if n == 0 and any(v.buffer >= 0 and self.writes[v.buffer] > 1 for v in outs):
             others = list(self.open)             # parts of one buffer: what reads it must not be pushed past a writer
-        others += [g for g in self.open if g is not target and g not in others and self.clock - g.last > STALE]
-        if not fusable and self.open and self._makes(outs) >= HEAVY:
+        stale = self.clock - STALE
+        others = others + [g for g in self.open if g.last < stale and g is not target and g not in others]
+        if n == 0 and self.open and self._makes(outs) >= HEAVY:
             others += [g for g in self.open if g not in others and self._frees(g) >= HEAVY // 2]
         if others:
             return self._again(others, instr)
-        if not fusable:
+        if n == 0:
             return False                         # depends on no open group
         if target is None:
             if len(self.open) >= OPEN:
@@ -229,24 +237,27 @@ class _Fuser:
         left = sum([self.buffers[b] for b, n in g.pending.items() if n and b not in self.fixed])
         return sum([self.buffers[b] for b, n in read.items() if n == self.uses[b]]) - left
 
-    def _target(self, instr: Any, n: int, touched: list[_Group]) -> _Group | None:
-        """The open group to join: one whose values it reads, several of those made one, one that reads an operand too, or,
-        where arrays are small, any of that size."""
+    def _first(self, instr: Any, mine: list[_Group], touched: list[_Group]) -> _Group | None:
+        """The open group to join, of those whose values it reads; several are made one."""
+        target = mine[0]
+        for g in mine[1:]:
+            if self._merges(target, g):
+                self._merge(target, g)
+                touched.remove(g)
+        return target if self._joins(instr, target) else None
+
+    def _alike(self, instr: Any, n: int, touched: list[_Group]) -> _Group | None:
+        """The open group to join where it reads values of none: one that reads an operand too, or, where arrays are small, any of that size."""
+        groups = [g for g in self.open if g.n == n and g not in touched]
+        if not groups:
+            return None
         _, (out,), ins, _, _ = instr
-        mine = [g for g in touched if g.n == n and any(v.buffer in g.values for v in ins)]
-        if mine:
-            target = mine[0]
-            for g in mine[1:]:
-                if self._merges(target, g):
-                    self._merge(target, g)
-                    touched.remove(g)
-            return target if self._joins(instr, target) else None
         keys = {v.layout for v in ins if v.contiguous}
-        nbytes = n * max(v.dtype.itemsize for v in (out, *ins))
-        for g in self.open:
-            if g.n != n or g in touched or not (nbytes <= LITTLE or any(k in g.inputs for k in keys)):
+        nbytes = n * max([v.dtype.itemsize for v in (out, *ins)])
+        for g in groups:
+            if nbytes > LITTLE and g.inputs.keys().isdisjoint(keys):
                 continue
-            arrays = 1 + sum(1 for v in g.inputs.values() if v.contiguous) + g.kept
+            arrays = 1 + sum([v.contiguous for v in g.inputs.values()]) + g.kept
             if (nbytes > CROWD // 2 or arrays * nbytes <= CROWD) and self._joins(instr, g):
                 return g
         return None
@@ -280,32 +291,35 @@ class _Fuser:
     def _joins(self, instr: Any, g: _Group) -> bool:
         """May it become a member of an open group of its size?"""
         _, (out,), ins, _, _ = instr
-        new, done = 0, 0
         flat = True
-        seen: set[Any] = set()
         for v in ins:
-            if v.buffer in g.values:
-                if v.offset or not v.contiguous or v.dtype is not g.values[v.buffer].dtype:
+            value = g.values.get(v.buffer)
+            if value is not None:
+                if v.offset or not v.contiguous or v.dtype is not value.dtype:
                     return False
-                g_left = g.pending[v.buffer] - sum(1 for w in ins if w.buffer == v.buffer)
-                done += g_left == 0 and v.buffer not in self.fixed and v.buffer not in seen
-                seen.add(v.buffer)
                 continue
             owner = self.owner.get(v.buffer)
             if owner is not None and owner[0] is g:
                 return False                     # needs what runs after the group
-            key = v.layout
-            if key not in g.inputs and key not in seen:
-                seen.add(key)
-                new += 1
-            flat &= _is_flat(v)
+            if flat and not _is_flat(v):
+                flat = False
         if not flat and g.shape is not None and g.shape != out.shape:
             return False
         if not flat and g.row:
             axes = _tail(out.shape, g.row)
             if axes < 0 or not all(_can_be_summed(v, axes, g.row) for v in ins if v.buffer not in g.values):
                 return False
-        return len(g.inputs) + new + g.kept - done + 1 <= OPERANDS and len(g.members) < LINES
+        if len(g.members) >= LINES:
+            return False
+        room = OPERANDS - 1 - len(g.inputs) - g.kept
+        return len(ins) <= room or self._operands(ins, g) <= room
+
+    def _operands(self, ins: Sequence[View], g: _Group) -> int:
+        """How many more operands the group has with an instruction that reads these: its inputs less values that nobody needs any more."""
+        new = {v.layout for v in ins if v.buffer not in g.values and v.layout not in g.inputs}
+        read = [v.buffer for v in ins if v.buffer in g.values]
+        done = {b for b in read if g.pending[b] == read.count(b) and b not in self.fixed}
+        return len(new) - len(done)
 
     def _join(self, instr: Any, g: _Group) -> None:
         _, (out,), ins, _, _ = instr
@@ -314,16 +328,21 @@ class _Fuser:
             if v.buffer in g.values:
                 self._used(g, v.buffer)
                 continue
-            g.inputs.setdefault(v.layout, v)
-            flat &= _is_flat(v)
+            key = v.layout
+            if key not in g.inputs:
+                g.inputs[key] = v
+            if flat and not _is_flat(v):
+                flat = False
         if not flat:
             g.shape = out.shape
+        b = out.buffer
+        uses = self.uses[b]
         g.members.append(instr)
-        g.values[out.buffer] = out
-        g.pending[out.buffer] = self.uses[out.buffer]
-        g.kept += self.uses[out.buffer] > 0 or out.buffer in self.fixed
+        g.values[b] = out
+        g.pending[b] = uses
+        g.kept += uses > 0 or b in self.fixed
         g.last = self.clock
-        self.owner[out.buffer] = g, False
+        self.owner[b] = g, False
 
     def _used(self, g: _Group, buffer: int) -> None:
         """A member reads a value of the group."""
@@ -359,10 +378,10 @@ class _Fuser:
         self.owner[out.buffer] = g, True         # what needs it runs after the group
         return True
 
-    def _waits(self, instr: Any, g: _Group, behind: bool, n: int) -> bool:
+    def _waits(self, instr: Any, g: _Group, behind: bool) -> bool:
         """Put behind the group if it is a reduction of its values or small work on what waits already."""
         op, outs, _, _, _ = instr
-        if len(g.followers) >= WAITING or not (op in REDUCTIONS or (behind and n * SMALLER <= g.n)):
+        if len(g.followers) >= WAITING or not (op in REDUCTIONS or (behind and count(outs[0].shape) * SMALLER <= g.n)):
             return False
         if any(v.buffer < 0 or self.writes[v.buffer] > 1 for v in outs):
             return False
