@@ -47,18 +47,22 @@ class _Numbered:
         number = {id(n): i for i, n in enumerate(made)}
         self.nbytes = nbytes
         self.outputs = [number[id(o)] for o in outputs]
-        self.operands = [[number[id(x)] for x in n.inputs] for n in made]
-        self.elementwise = [n.op.family == "elementwise" for n in made]
-        owner = list(range(len(made)))           # whose memory it is: a node's own, or of a view that of what it shows
+        self.operands: list[list[int]] = []
         self.reads: list[set[int]] = []          # the memory in the arena that a node reads
-        for i, (n, operands) in enumerate(zip(made, self.operands, strict=True)):
-            if operands and n.op.name in SHOWN:
-                owner[i] = owner[operands[0]]
+        self.elementwise: list[bool] = []
+        owner = list(range(len(made)))           # whose memory it is: a node's own, or of a view that of what it shows
+        for i, n in enumerate(made):
+            operands = [number[id(x)] for x in n.inputs]
+            self.operands.append(operands)
             self.reads.append({b for x in operands if nbytes[b := owner[x]]})
+            op = n.op
+            self.elementwise.append(op.family == "elementwise")
+            if op.name in SHOWN and operands:
+                owner[i] = owner[operands[0]]
 
     def peak(self, order: Sequence[int]) -> int:
         """The bytes that are there at once at most, about: an elementwise operation may write over an operand that dies with it."""
-        nbytes, reads = self.nbytes, self.reads
+        nbytes, reads, elementwise = self.nbytes, self.reads, self.elementwise
         last = [-1] * len(order)
         for at, i in enumerate(order):
             for b in reads[i]:
@@ -69,12 +73,13 @@ class _Numbered:
             for b in reads[i]:
                 if last[b] == at:
                     dying += nbytes[b]
-            if self.elementwise[i]:
-                most = max(most, now - dying + max(own, dying))
-            else:
-                most = max(most, now + own)
-            now += own - dying
-            if last[i] < 0:                      # nobody reads it
+            here = now + own
+            now = here - dying
+            if elementwise[i] and dying:
+                here = max(now, here - own)
+            if here > most:
+                most = here
+            if own and last[i] < 0:              # nobody reads it
                 now -= own
         return most
 
@@ -82,15 +87,23 @@ class _Numbered:
         """Operands right before what uses them; of several, first the one that needs most beside what it leaves (Sethi, Ullman 1970)."""
         nbytes = self.nbytes
         needs: list[int] = []
+        frees: list[int] = []                    # what it needs beside what it leaves
         first: list[list[int]] = []
         for own, operands in zip(nbytes, self.operands, strict=True):
-            if len(operands) > 1:
-                operands = sorted(dict.fromkeys(operands), key=lambda x: nbytes[x] - needs[x])
+            if len(operands) == 2:
+                a, b = operands
+                operands = [a] if a == b else [b, a] if frees[b] > frees[a] else operands
+            elif len(operands) > 2:
+                operands = sorted(dict.fromkeys(operands), key=frees.__getitem__, reverse=True)
             held = most = 0
             for x in operands:
-                most = max(most, held + needs[x])
+                if held + needs[x] > most:
+                    most = held + needs[x]
                 held += nbytes[x]
-            needs.append(max(most, held + own))
+            if held + own > most:
+                most = held + own
+            needs.append(most)
+            frees.append(most - own)
             first.append(operands)
         done = bytearray(len(needs))
         order: list[int] = []
@@ -99,9 +112,13 @@ class _Numbered:
             i = stack.pop()
             if i < 0:                            # its operands are done
                 i = ~i
-            elif not done[i] and first[i]:
+            elif done[i]:
+                continue
+            elif first[i]:
                 stack.append(~i)
-                stack += [x for x in reversed(first[i]) if not done[x]]
+                for x in reversed(first[i]):
+                    if not done[x]:
+                        stack.append(x)
                 continue
             if not done[i]:
                 done[i] = 1
