@@ -169,9 +169,12 @@ def _needed(instrs: Sequence[Any], fixed: Mapping[int, int]) -> list[Any]:
     read = set(fixed)
     kept = []
     for instr in reversed(instrs):
-        if any(v.buffer < 0 or v.buffer in read for v in instr[1]):
-            kept.append(instr)
-            read.update([v.buffer for v in instr[2]])
+        for v in instr[1]:
+            if v.buffer < 0 or v.buffer in read:
+                kept.append(instr)
+                for w in instr[2]:
+                    read.add(w.buffer)
+                break
     kept.reverse()
     return kept
 
