@@ -183,6 +183,7 @@ class Finder:
         """Instructions at the front of the work as a group: how many were looked at, those before it, those after it, it."""
         before: list[Any] = []
         late: list[Any] = []
+        strangers: list[tuple[int, Any]] = []    # each with how many of the late ones are before it
         after = g.late
         looked, end = 0, STALE
         for instr in islice(work, SPAN):
@@ -197,7 +198,9 @@ class Finder:
                     if g.join(instr, looked == 1 or self.wanted.get(id(instr)) == g.domain):
                         if len(g.members) >= most:
                             break
-                        if not g.is_stranger(g.members[-1]):
+                        if g.is_stranger(g.members[-1]):
+                            strangers.append((len(late), instr))
+                        else:
                             end = looked + STALE
                         continue
                     if not g.feeds(instr):
@@ -205,9 +208,10 @@ class Finder:
                         continue
             late.append(instr)
             g.hold_back(instr)
-        if apart := {id(instr) for instr in g.drop_strangers()}:
-            held = apart.union(map(id, late))
-            late = [instr for instr in islice(work, looked) if id(instr) in held]
+        gone = g.drop_strangers() if strangers else ()
+        for k, instr in reversed(strangers):
+            if instr[1][0].buffer in gone:
+                late.insert(k, instr)
         first = [instr for i, instr in enumerate(before) if not g.take_early(instr, before[i + 1:])]
         return looked, first + g.drop_lone_columns(), late, g.instruction() if g.members else None
 

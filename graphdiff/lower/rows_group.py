@@ -53,8 +53,8 @@ class Rows:
         self.late: set[int] = set()              # buffers of what must run after the group
         self.again: set[int] = set()             # buffers that are made again elsewhere: nothing of them leaves the group
         self.touched: set[int] = set()           # buffers with several writers that the group or what is late uses
-        self.strangers: list[_Member] = []       # members that shared nothing with it when they joined, and what shares something with these
-        self.near: set[int] = set()              # once there are any: what the others make and read
+        self.strangers: list[_Member] = []       # members that shared nothing with it when they joined, or only with such members
+        self.apart: set[int] = set()             # what they make and read, and no other member
         self.beyond = False                      # is it beyond the core's limits?
 
     # -- what may join -----------------------------------------------------------------------------------------------
@@ -133,29 +133,36 @@ class Rows:
             return False
         new: dict[int, View] = {}
         names: list[int] = []
-        known, ready = False, 0
+        known, near, ready = False, not self.members, 0          # near: it shares something with members that are no strangers
         for v in ins:
-            b = v.buffer
-            at = self.whole.get(b)
+            name: int | None = v.buffer
+            at = self.whole.get(v.buffer)
             if at is None:
                 name = self._whole(v, flat, new)
                 if name is None:
                     return False
-                names.append(name)
-                known = known or name >= 0 or (name in self.inputs and name not in self.even)
-                at = self.small[b] if name >= 0 else 0
+                shares = name >= 0 or (name in self.inputs and name not in self.even)
+                at = self.small[name] if name >= 0 else 0
             elif v.offset or not v.contiguous:
                 return False
             else:
-                names.append(b)
+                shares = True
+            names.append(name)
+            if shares:
                 known = True
+                near = near or name not in self.apart
             if at > ready:
                 ready = at
         if not known and not wanted:
             return False
         self.inputs.update(new)
         self.whole[out.buffer] = ready
-        self._add("whole", instr, names, known)
+        m = self._add("whole", instr, names)
+        if not near:
+            self.strangers.append(m)
+            self.apart.update([k for k in (m.made, *names) if k not in self.even])
+        elif self.apart:
+            self.apart.difference_update(names)
         return True
 
     def _take_small(self, instr: Any) -> bool:
@@ -208,6 +215,7 @@ class Rows:
         if name is None or not (wanted or column or name >= 0 or name in self.inputs) or (column and name in self.even):
             return False
         self.inputs.update(new)
+        self.apart.discard(name)
         if column:
             self.late.add(out.buffer)            # what uses it runs after the group
         else:
@@ -215,37 +223,15 @@ class Rows:
         self._add("column" if column else "row", instr, [name])
         return True
 
-    def _add(self, kind: str, instr: Any, names: Sequence[int], known: bool = True) -> None:
+    def _add(self, kind: str, instr: Any, names: Sequence[int]) -> _Member:
         m = _Member(kind, instr, tuple(names), instr[1][0].buffer)
-        if not known and self.members and not self.strangers:
-            for other in self.members:
-                self._approach(other)
-        if kind == "whole" and (self.strangers or not known) and self.members and not self._meets(m):
-            self.strangers.append(m)
-        elif self.strangers:
-            self._approach(m)
         self.members.append(m)
         if self.finder.shared:
             self._touch(instr)
+        return m
 
     def is_stranger(self, m: _Member) -> bool:
         return bool(self.strangers) and self.strangers[-1] is m
-
-    def _meets(self, m: _Member) -> bool:
-        """Does it share something with members that are no strangers? A number that is the same for all elements does not count."""
-        near = self.near
-        if m.made in near:
-            return True
-        for k in m.operands:
-            if k in near:
-                return True
-        return False
-
-    def _approach(self, m: _Member) -> None:
-        self.near.add(m.made)
-        for k in m.operands:
-            if k not in self.even:
-                self.near.add(k)
 
     def _touch(self, instr: Any) -> None:
         shared = self.finder.shared
@@ -274,22 +260,26 @@ class Rows:
                 self.inputs.pop(m.operands[0], None)
         return [m.instr for m in lone]
 
-    def drop_strangers(self) -> list[Any]:
-        """What joined because it leads to a sum, and has met neither that nor another one, nor the first member: taken out and returned, to run
-        after the group. (Of a chain of norms the derivatives of their activations, which read what is there: each is one with its own norm.)"""
-        rest = self.strangers
-        while rest and (met := [m for m in rest if self._meets(m)]):
-            rest = [m for m in rest if not self._meets(m)]
-            for m in met:
-                self._approach(m)
-        if rest:
-            gone = {m.made for m in rest}
+    def drop_strangers(self) -> set[int]:
+        """What joined because it leads to a sum, and has met neither that nor another one, nor the first member, is taken out, to run after the
+        group: the buffers. (Of a chain of norms the derivatives of their activations, which read what is there: each is one with its own norm.)"""
+        rest, met = self.strangers, True
+        while rest and met:
+            before = len(rest)
+            for m in rest:
+                names = [k for k in (m.made, *m.operands) if k not in self.even]
+                if not self.apart.issuperset(names):
+                    self.apart.difference_update(names)
+            rest = [m for m in rest if m.made in self.apart]
+            met = len(rest) < before
+        gone = {m.made for m in rest}
+        if gone:
             self.members = [m for m in self.members if m.made not in gone]
             for b in gone:
                 del self.whole[b]
             read = {k for m in self.members for k in m.operands}
             self.inputs = {k: v for k, v in self.inputs.items() if k in read}
-        return [m.instr for m in rest]
+        return gone
 
     # -- the instruction ---------------------------------------------------------------------------------------------
 
@@ -312,20 +302,22 @@ class Writer:
 
     def __init__(self, g: Rows) -> None:
         self.g = g
-        self.uses: dict[int, int] = {}           # by members
+        fixed, uses = g.finder.fixed, g.finder.uses
+        self.uses = mine = {m.made: 0 for m in g.members}        # by members
         for m in g.members:
             for k in m.operands:
                 if k >= 0:
-                    self.uses[k] = self.uses.get(k, 0) + 1
-        fixed, uses, mine = g.finder.fixed, g.finder.uses, self.uses
-        self.outs = [m for m in g.members if m.kind == "column" or m.made in fixed
-                     or (uses[m.made] > mine.get(m.made, 0) and m.made not in g.again)]
+                    mine[k] += 1
+        self.outs = [m for m in g.members if uses[m.made] > mine[m.made] or m.kind == "column" or m.made in fixed]
+        if g.again:
+            self.outs = [m for m in self.outs if m.kind == "column" or m.made in fixed or m.made not in g.again]
         self.leaves = {m.made for m in self.outs}
         self.sweep = self._sweeps()
         self.held = self._held()
         self.number: dict[int, int] = {}
         self.first = len(self.outs) + len(g.inputs)
-        self.last: dict[int, tuple[int, int]] = {}
+        self.last: dict[int, int] = {}           # of a value: the place, of all lines but heads of sections, of the one that reads it last
+        self.at = 0
         self.spare: dict[int, list[int]] = {0: [], NUMBERS: [], 2 * NUMBERS: []}
         self.used = dict.fromkeys(self.spare, 0)
         self.lines: list[Any] = []
@@ -333,68 +325,74 @@ class Writer:
 
     def _sweeps(self) -> dict[int, int]:
         """The sweep of every member, by its buffer: sums as soon as they can be, other work with what reads it first."""
-        g = self.g
+        whole, small = self.g.whole, self.g.small
         sweep: dict[int, int] = {}
         first: dict[int, int] = {}               # of a value or input: the first sweep that reads it
-        for m in reversed(g.members):
-            kind, b = m.kind, m.made
+        lone: list[_Member] = []                 # sums of inputs, taken whenever the array is read anyway
+        for m in reversed(self.g.members):
+            kind, _, operands, b = m
             if kind == "small":
-                sweep[b] = g.small[b]
+                sweep[b] = small[b]
                 continue
             if kind == "whole":
-                mine = first.get(b)
-                if mine is None:
-                    mine = g.whole[b]
+                mine = first.get(b, whole[b])
+            elif operands[0] < 0 and (kind == "column" or not self.uses[b]):
+                lone.append(m)
+                continue
             else:
-                lone = kind == "column" or not self.uses.get(b)
-                if lone and m.operands[0] < 0:
-                    continue                     # whenever the array is read anyway
-                mine = g.whole.get(m.operands[0], 0)
+                mine = whole.get(operands[0], 0)
             sweep[b] = mine
-            for k in m.operands:
+            for k in operands:
                 if first.get(k, mine) >= mine:
                     first[k] = mine
-        for m in g.members:
-            if m.made not in sweep:
-                sweep[m.made] = first.get(m.operands[0], 0)
+        for m in lone:
+            sweep[m.made] = first.get(m.operands[0], 0)
         return sweep
 
     def _held(self) -> set[int]:
         """Values that wait for later sweeps in registers. Outputs are read again where they were written."""
-        g, sweep = self.g, self.sweep
-        held = set()
-        makers = {m.made: m for m in g.members if m.kind == "whole"}
-        for m in g.members:
-            now = sweep[m.made]
-            for k in m.operands:
-                if k in makers and now > sweep[k] and k not in self.leaves and k not in held and not self._is_quick(makers[k]):
-                    op, (out,), _, _, _ = makers[k].instr
-                    nbytes = g.domain.n * out.dtype.itemsize
-                    if nbytes <= HELD or (op not in CHEAP and nbytes <= HELD_COSTLY):
-                        held.add(k)
+        sweep = self.sweep
+        held: set[int] = set()
+        makers: dict[int, _Member] = {}
+        for m in self.g.members:
+            kind, _, operands, b = m
+            for k in operands:
+                if k in makers and sweep[b] > sweep[k] and k not in held and self._stays(makers[k]):
+                    held.add(k)
+            if kind == "whole" and b not in self.leaves:
+                makers[b] = m
         return held
 
-    def _is_quick(self, m: _Member) -> bool:
-        """Is it as quick to make again as to read? One operation on one input and values of rows, which costs no store."""
+    def _stays(self, m: _Member) -> bool:
+        """Is it better held for a later sweep than made again? Not one operation on one input and values of rows, which costs no store, nor
+        what is cheap where rows are long."""
         g = self.g
-        if m.instr[0] not in QUICK:
-            return False
-        wide = [k for k in m.operands if k not in g.small and k not in g.even]
-        return len(wide) == 1 and wide[0] < 0
+        op, (out,), _, _, _ = m.instr
+        if op in QUICK:
+            wide = [k for k in m.operands if k not in g.small and k not in g.even]
+            if len(wide) == 1 and wide[0] < 0:
+                return False
+        nbytes = g.domain.n * out.dtype.itemsize
+        return bool(nbytes <= HELD or (op not in CHEAP and nbytes <= HELD_COSTLY))
 
     def _needed(self, sweep: int) -> list[_Member]:
         """What this sweep computes: for its sums and results, and again what was made before and is not held."""
         need: set[int] = set()
         chosen: list[_Member] = []
         for m in reversed(self.g.members):
-            kind, b = m.kind, m.made
+            kind, _, operands, b = m
             if kind == "small":
                 continue
             at = self.sweep[b]
-            stays = kind != "whole" or b in self.leaves or b in self.held
-            if (at == sweep and (stays or b in need)) or (at != sweep and b in need and kind == "whole" and not (at < sweep and stays)):
+            if kind != "whole":
+                wanted = at == sweep
+            elif b in self.leaves or b in self.held:
+                wanted = at == sweep or (at > sweep and b in need)
+            else:
+                wanted = b in need
+            if wanted:
                 chosen.append(m)
-                need.update(m.operands)
+                need.update(operands)
         chosen.reverse()
         return chosen
 
@@ -427,13 +425,15 @@ class Writer:
             self.number[k] = len(self.outs) + i
         self.nbytes = {m.made: m.instr[1][0].dtype.itemsize for m in g.members}
         sections = self._sections()
-        for s, (_, members) in enumerate(sections):
-            for i, m in enumerate(members):
+        at = 0
+        for _, members in sections:
+            for m in members:
                 for k in m.operands:
                     if k >= 0:
-                        self.last[k] = s, i
-        for s, (kind, members) in enumerate(sections):
-            self._section(s, kind, members)
+                        self.last[k] = at
+                at += 1
+        for kind, members in sections:
+            self._section(kind, members)
         g.beyond = len(self.lines) > LINES or max(self.used.values()) > NUMBERS
         if g.beyond:
             return None
@@ -457,27 +457,27 @@ class Writer:
                 sections.append(("sweep", self._needed(sweep)))
         return sections
 
-    def _section(self, s: int, kind: str, members: Sequence[_Member]) -> None:
-        g, number, first = self.g, self.number, self.first
-        self.lines.append((kind, len(g.domain.kept), -1))
-        self.members.append((kind, None))
+    def _section(self, section: str, members: Sequence[_Member]) -> None:
+        number, first, last, at = self.number, self.first, self.last, self.at
+        self.lines.append((section, len(self.g.domain.kept), -1))
+        self.members.append((section, None))
         self.used[0], self.spare[0] = 0, []
         for k in [k for k, n in number.items() if first <= n < first + NUMBERS]:
             del number[k]
-        for i, m in enumerate(members):
-            op, (out,), _, _, node = m.instr
-            operands = [number[k] for k in m.operands]
-            dying = {k for k in m.operands if self.last.get(k) == (s, i) and number[k] >= first}
-            if dying and m.kind in ("whole", "small"):
+        for kind, (op, (out,), _, _, node), operands, b in members:
+            numbers = [number[k] for k in operands]
+            dying = {k for k, n in zip(operands, numbers) if n >= first and last.get(k) == at}      # noqa: B905
+            if dying and kind in ("whole", "small"):
                 self._free(dying, same=out.dtype.itemsize)
-            to = number.get(m.made)
+            to = number.get(b)
             if to is None:
-                to = self._place(2 * NUMBERS if m.kind in ("small", "row") else NUMBERS if m.made in self.held else 0)
-                number[m.made] = to
+                to = number[b] = self._place(2 * NUMBERS if kind in ("small", "row") else NUMBERS if b in self.held else 0)
             if dying:
                 self._free(dying, same=0)
-            self.lines.append(("column_sum" if m.kind == "column" else op, out.dtype, to, *operands))
+            self.lines.append(("column_sum" if kind == "column" else op, out.dtype, to, *numbers))
             self.members.append((op, node))
+            at += 1
+        self.at = at
 
     def _out(self, m: _Member) -> View:
         g = self.g
