@@ -123,7 +123,7 @@ def _lower_map(ctx: Lowering, node: Node) -> View:
     ins = []
     for x in node.inputs:
         v = views[id(x)]
-        ins.append(ctx.near(v) if v.shape == shape else v.broadcast(shape))
+        ins.append(v.broadcast(shape) if v.shape != shape else v if v.contiguous else ctx.near(v))
     out = ctx.new(shape, node.dtype)
     name = node.op.name
     if name == "multiply" and node.inputs[0] is node.inputs[1] and node.dtype in (FLOAT32, FLOAT64):

@@ -65,8 +65,9 @@ def _shaped(v: View, shape: tuple[int, ...]) -> View:
     """A view of a member as one of the group's shape."""
     if v.shape == shape:
         return v
-    strides = contiguous_strides(shape) if v.contiguous else (0,) * len(shape)
-    return View(v.buffer, v.offset, shape, strides, v.dtype)
+    if v.contiguous:
+        return View(v.buffer, v.offset, shape, contiguous_strides(shape), v.dtype, True)
+    return View(v.buffer, v.offset, shape, (0,) * len(shape), v.dtype)
 
 
 def _tail(shape: tuple[int, ...], row: int) -> int:
@@ -110,6 +111,8 @@ def _can_be_summed(v: View, axes: int, row: int, longest: int = COLUMN[1]) -> bo
 
 def _side_by_side(members: Sequence[Any]) -> Sequence[Any]:
     """Functions of one value that one loop does follow each other (TWO; sigmoid(x), -x and sigmoid(-x)): the later ones move up."""
+    if sum([m[0] in TWO for m in members]) < 2:
+        return members
     waiting: dict[Any, int] = {}
     minus: dict[int, int] = {}
     together: dict[int, tuple[int, ...]] = {}        # the first of those in running order -> all of them, as the loop has them
@@ -459,25 +462,35 @@ class _Fuser:
         shape = (g.n,) if g.shape is None else g.shape
         outs = [m[1][0] for m in members if g.pending.get(m[1][0].buffer, 1) or m[1][0].buffer in self.fixed]
         axes = _tail(shape, g.row) if g.row else 0
-        sums = {m[1][0].buffer for m in members if m[0] == "sum"}
         number: dict[Any, int] = {v.buffer: i for i, v in enumerate(outs)}
-        first = len(outs) + len(g.inputs)
-        for i, key in enumerate(g.inputs):
-            number[key] = len(outs) + i
+        first = len(outs)
+        for key in g.inputs:
+            number[key] = first
+            first += 1
+        values = g.values
         last: dict[int, int] = {}
-        for i, (_, _, ins, _, _) in enumerate(members):
-            for v in ins:
+        for i, m in enumerate(members):
+            for v in m[2]:
                 last[v.buffer] = i
         spare: list[int] = []
         used = first
         lines = []
         for i, (op, (out,), ins, _, _) in enumerate(members):
+            operands: list[int] = []
+            dying: dict[int, View] = {}
+            for v in ins:
+                b = v.buffer
+                if b in values:
+                    k = number[b]
+                    if k >= first and last[b] == i:
+                        dying[k] = v
+                else:
+                    k = number[v.layout]
+                operands.append(k)
             size = out.dtype.itemsize
-            operands = [number[v.buffer if v.buffer in g.values else v.layout] for v in ins]
-            dying = {v.buffer: v for v in ins if v.buffer in g.values and last[v.buffer] == i and number[v.buffer] >= first}
-            early = [number[b] for b, v in dying.items() if v.dtype.itemsize == size]
-            late = [number[b] for b, v in dying.items() if v.dtype.itemsize != size]
-            spare += early                       # an operation may write over an operand element by element
+            for k, v in dying.items():
+                if v.dtype.itemsize == size:     # an operation may write over an operand element by element
+                    spare.append(k)
             to = number.get(out.buffer)
             if to is None:
                 if spare:
@@ -485,11 +498,16 @@ class _Fuser:
                 else:
                     to, used = used, used + 1
                 number[out.buffer] = to
-            spare += late
+            for k, v in dying.items():
+                if v.dtype.itemsize != size:
+                    spare.append(k)
             lines.append((op, out.dtype, to, *operands))
         inputs = tuple([_shaped(v, shape) for v in g.inputs.values()])
-        kept = shape[:len(shape) - axes]
-        views = tuple([v.with_layout(kept, contiguous_strides(kept)) if v.buffer in sums else _shaped(v, shape) for v in outs])
+        views = tuple([_shaped(v, shape) for v in outs])
+        if g.row:
+            kept = shape[:len(shape) - axes]
+            sums = {m[1][0].buffer for m in members if m[0] == "sum"}
+            views = tuple([v.with_layout(kept, contiguous_strides(kept)) if v.buffer in sums else w for v, w in zip(outs, views, strict=True)])
         return ("fused", views, inputs, tuple(lines), g.members[-1][4]), used - first
 
 
