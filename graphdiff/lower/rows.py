@@ -191,7 +191,7 @@ class Finder:
                 break
             looked += 1
             for v in instr[2]:
-                if v.buffer in after:            # of most: hence no call for these
+                if v.buffer in after:            # of most: hence no calls for these
                     break
             else:
                 if not g.writes_late(instr):
@@ -207,7 +207,10 @@ class Finder:
                         before.append(instr)
                         continue
             late.append(instr)
-            g.hold_back(instr)
+            for v in instr[1]:
+                after.add(v.buffer)
+            if self.shared:
+                g.touch(instr)
         gone = g.drop_strangers() if strangers else ()
         for k, instr in reversed(strangers):
             if instr[1][0].buffer in gone:

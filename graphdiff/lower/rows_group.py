@@ -74,13 +74,6 @@ class Rows:
                 return True
         return False
 
-    def hold_back(self, instr: Any) -> None:
-        """It runs after the group."""
-        for v in instr[1]:
-            self.late.add(v.buffer)
-        if self.finder.shared:
-            self._touch(instr)
-
     def feeds(self, instr: Any) -> bool:
         """Does it need a value of the group?"""
         for v in instr[2]:
@@ -227,13 +220,13 @@ class Rows:
         m = _Member(kind, instr, tuple(names), instr[1][0].buffer)
         self.members.append(m)
         if self.finder.shared:
-            self._touch(instr)
+            self.touch(instr)
         return m
 
     def is_stranger(self, m: _Member) -> bool:
         return bool(self.strangers) and self.strangers[-1] is m
 
-    def _touch(self, instr: Any) -> None:
+    def touch(self, instr: Any) -> None:
         shared = self.finder.shared
         self.touched.update([v.buffer for v in (*instr[1], *instr[2]) if v.buffer in shared])
 
