@@ -19,7 +19,8 @@ from itertools import islice
 from typing import Any
 
 from ..dtypes import FLOAT16
-from .rows_group import LINES, Rows, Writer
+from .rows_group import Rows
+from .rows_lines import LINES, Form, Lines
 from .sums import WIDEST_ALONE, Domain, column_domain, is_middling, row_domain, saves_products
 from .view import count, usage
 
@@ -37,6 +38,7 @@ class Finder:
         self.instrs = instrs[:commit]
         self.wanted: dict[int, Domain] = {}     # id of an instruction that a sum of rows needs, or of the sum
         self.lone: dict[int, tuple[Domain, list[Any]]] = {}       # id of a sum alone: what it sums up is made by these
+        self.forms: dict[Form, Lines | None] = {}                 # the lines of groups; None: more than the core takes
         self.sizes: dict[int, int] = {}          # buffer -> `size` of what makes it; 0 where several do
         self._seeds()
 
@@ -115,7 +117,7 @@ class Finder:
                 or not all(not g.follows(m) and g.join(m, True) for m in (*chain, instr)):
             return None
         g.again.add(product)
-        found = Writer(g).instruction()
+        found = g.written()
         if found is None:
             return None
         for k in reversed(at):
@@ -196,12 +198,12 @@ class Finder:
             else:
                 if not g.writes_late(instr):
                     if g.join(instr, looked == 1 or self.wanted.get(id(instr)) == g.domain):
-                        if len(g.members) >= most:
-                            break
                         if g.is_stranger(g.members[-1]):
                             strangers.append((len(late), instr))
                         else:
                             end = looked + STALE
+                        if len(g.members) >= most:
+                            break
                         continue
                     if not g.feeds(instr):
                         before.append(instr)

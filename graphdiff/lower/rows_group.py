@@ -1,22 +1,17 @@
-"""A group of instructions over rows (rows): what joins it, and then the lines of the one instruction that it becomes."""
+"""A group of instructions over rows (rows): what joins it, and the one instruction that it becomes."""
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .rows_lines import Form, Writer
 from .sums import LINKS, WIDEST, Domain, is_still, runs_along
 from .view import View, contiguous_strides, count
 
 if TYPE_CHECKING:
     from .rows import Finder
 
-# The C core's limits (rows.h): operands, lines, registers of each kind.
-OPERANDS, LINES, NUMBERS = 32, 256, 32
-# A row of so many bytes is held in L2 with its like; longer ones only when an operation costs more than memory.
-HELD, HELD_COSTLY = 1 << 14, 1 << 18
-CHEAP = frozenset(("add", "subtract", "multiply", "zmul", "zmul_either", "divide", "negative", "square", "abs", "maximum", "minimum", "where", "relu",
-                   "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "cast", "reciprocal", "sqrt", "sign"))
-QUICK = frozenset(("add", "subtract", "multiply", "negative", "square"))
+OPERANDS = 32                                    # the C core's limit (rows.h)
 
 
 def _unturned(v: View, order: Sequence[int]) -> View:
@@ -44,8 +39,8 @@ class Rows:
         self.size = domain.rows * domain.n
         self.is_straight = domain.order == tuple(range(len(domain.order)))
         self.members: list[_Member] = []
-        self.whole: dict[int, int] = {}          # buffer -> the sweep in which it can be made first
-        self.small: dict[int, int] = {}          # buffer -> the sweep in which it can be used first
+        self.whole: set[int] = set()             # buffers of what members make of the whole size,
+        self.small: set[int] = set()             # and of a value for each row
         self.inputs: dict[int, View] = {}        # number -> view in the order of the rows' axes; of small ones over the kept axes
         self.numbers: dict[Any, int] = {}        # the number of what has a layout, as an operand of whole or of small members
         self.even: set[int] = set()              # numbers of those that are one value for all elements
@@ -126,16 +121,14 @@ class Rows:
             return False
         new: dict[int, View] = {}
         names: list[int] = []
-        known, near, ready = False, not self.members, 0          # near: it shares something with members that are no strangers
+        known, near = False, not self.members    # near: it shares something with members that are no strangers
         for v in ins:
             name: int | None = v.buffer
-            at = self.whole.get(v.buffer)
-            if at is None:
+            if name not in self.whole:
                 name = self._whole(v, flat, new)
                 if name is None:
                     return False
                 shares = name >= 0 or (name in self.inputs and name not in self.even)
-                at = self.small[name] if name >= 0 else 0
             elif v.offset or not v.contiguous:
                 return False
             else:
@@ -144,12 +137,10 @@ class Rows:
             if shares:
                 known = True
                 near = near or name not in self.apart
-            if at > ready:
-                ready = at
         if not known and not wanted:
             return False
         self.inputs.update(new)
-        self.whole[out.buffer] = ready
+        self.whole.add(out.buffer)
         m = self._add("whole", instr, names)
         if not near:
             self.strangers.append(m)
@@ -177,7 +168,7 @@ class Rows:
             if names[-1] not in self.inputs:
                 new[names[-1]] = View(v.buffer, v.offset, d.kept_shape, d.kept_strides if v.contiguous else (0,) * len(d.kept_shape), v.dtype)
         self.inputs.update(new)
-        small[out.buffer] = max([small.get(k, 0) for k in names])
+        small.add(out.buffer)
         self._add("small", instr, names)
         return True
 
@@ -212,7 +203,7 @@ class Rows:
         if column:
             self.late.add(out.buffer)            # what uses it runs after the group
         else:
-            self.small[out.buffer] = self.whole.get(name, 0) + 1
+            self.small.add(out.buffer)
         self._add("column" if column else "row", instr, [name])
         return True
 
@@ -256,20 +247,14 @@ class Rows:
     def drop_strangers(self) -> set[int]:
         """What joined because it leads to a sum, and has met neither that nor another one, nor the first member, is taken out, to run after the
         group: the buffers. (Of a chain of norms the derivatives of their activations, which read what is there: each is one with its own norm.)"""
-        rest, met = self.strangers, True
-        while rest and met:
-            before = len(rest)
-            for m in rest:
-                names = [k for k in (m.made, *m.operands) if k not in self.even]
-                if not self.apart.issuperset(names):
-                    self.apart.difference_update(names)
-            rest = [m for m in rest if m.made in self.apart]
-            met = len(rest) < before
-        gone = {m.made for m in rest}
+        names = {m.made: {k for k in (m.made, *m.operands) if k not in self.even} for m in self.strangers}
+        while met := [b for b in names if not names[b] <= self.apart]:
+            for b in met:
+                self.apart -= names.pop(b)
+        gone = set(names)
         if gone:
             self.members = [m for m in self.members if m.made not in gone]
-            for b in gone:
-                del self.whole[b]
+            self.whole -= gone
             read = {k for m in self.members for k in m.operands}
             self.inputs = {k: v for k, v in self.inputs.items() if k in read}
         return gone
@@ -278,8 +263,7 @@ class Rows:
 
     def instruction(self) -> tuple[Any, Any] | None:
         """The instruction and its members line by line; None where it is not worth it or beyond the core's limits (then `beyond`)."""
-        small = self.small
-        users = [m for m in self.members if m.kind == "whole" and not small.keys().isdisjoint(m.operands)]
+        users = [m for m in self.members if m.kind == "whole" and not self.small.isdisjoint(m.operands)]
         if not users:
             return None
         sums = sum([m.kind in ("row", "column") for m in self.members])
@@ -287,195 +271,48 @@ class Rows:
             return None
         if self.domain.turned and not all(k in self.few or is_still(v) or runs_along(v) for k, v in self.inputs.items()):
             return None
-        return Writer(self).instruction()
+        return self.written()
 
-
-class Writer:
-    """The lines of a group: in which sweep a member runs, and where its value is."""
-
-    def __init__(self, g: Rows) -> None:
-        self.g = g
-        fixed, uses = g.finder.fixed, g.finder.uses
-        self.uses = mine = {m.made: 0 for m in g.members}        # by members
-        for m in g.members:
+    def written(self) -> tuple[Any, Any] | None:
+        """The same, whether it is worth it or not."""
+        f, members = self.finder, self.members
+        small = [k for k in self.inputs if k in self.few]
+        inputs = [*small, *[k for k in self.inputs if k not in self.few]]
+        number = {k: -1 - i for i, k in enumerate(inputs)}
+        uses = {m.made: 0 for m in members}      # by members
+        for i, m in enumerate(members):
+            number[m.made] = i
             for k in m.operands:
                 if k >= 0:
-                    mine[k] += 1
-        self.outs = [m for m in g.members if uses[m.made] > mine[m.made] or m.kind == "column" or m.made in fixed]
-        if g.again:
-            self.outs = [m for m in self.outs if m.kind == "column" or m.made in fixed or m.made not in g.again]
-        self.leaves = {m.made for m in self.outs}
-        self.sweep = self._sweeps()
-        self.held = self._held()
-        self.number: dict[int, int] = {}
-        self.first = len(self.outs) + len(g.inputs)
-        self.last: dict[int, int] = {}           # of a value: the place, of all lines but heads of sections, of the one that reads it last
-        self.at = 0
-        self.spare: dict[int, list[int]] = {0: [], NUMBERS: [], 2 * NUMBERS: []}
-        self.used = dict.fromkeys(self.spare, 0)
-        self.lines: list[Any] = []
-        self.members: list[Any] = []
-
-    def _sweeps(self) -> dict[int, int]:
-        """The sweep of every member, by its buffer: sums as soon as they can be, other work with what reads it first."""
-        whole, small = self.g.whole, self.g.small
-        sweep: dict[int, int] = {}
-        first: dict[int, int] = {}               # of a value or input: the first sweep that reads it
-        lone: list[_Member] = []                 # sums of inputs, taken whenever the array is read anyway
-        for m in reversed(self.g.members):
-            kind, _, operands, b = m
-            if kind == "small":
-                sweep[b] = small[b]
-                continue
-            if kind == "whole":
-                mine = first.get(b, whole[b])
-            elif operands[0] < 0 and (kind == "column" or not self.uses[b]):
-                lone.append(m)
-                continue
-            else:
-                mine = whole.get(operands[0], 0)
-            sweep[b] = mine
-            for k in operands:
-                if first.get(k, mine) >= mine:
-                    first[k] = mine
-        for m in lone:
-            sweep[m.made] = first.get(m.operands[0], 0)
-        return sweep
-
-    def _held(self) -> set[int]:
-        """Values that wait for later sweeps in registers. Outputs are read again where they were written."""
-        sweep = self.sweep
-        held: set[int] = set()
-        makers: dict[int, _Member] = {}
-        for m in self.g.members:
-            kind, _, operands, b = m
-            for k in operands:
-                if k in makers and sweep[b] > sweep[k] and k not in held and self._stays(makers[k]):
-                    held.add(k)
-            if kind == "whole" and b not in self.leaves:
-                makers[b] = m
-        return held
-
-    def _stays(self, m: _Member) -> bool:
-        """Is it better held for a later sweep than made again? Not one operation on one input and values of rows, which costs no store, nor
-        what is cheap where rows are long."""
-        g = self.g
-        op, (out,), _, _, _ = m.instr
-        if op in QUICK:
-            wide = [k for k in m.operands if k not in g.small and k not in g.even]
-            if len(wide) == 1 and wide[0] < 0:
-                return False
-        nbytes = g.domain.n * out.dtype.itemsize
-        return bool(nbytes <= HELD or (op not in CHEAP and nbytes <= HELD_COSTLY))
-
-    def _needed(self, sweep: int) -> list[_Member]:
-        """What this sweep computes: for its sums and results, and again what was made before and is not held."""
-        need: set[int] = set()
-        chosen: list[_Member] = []
-        for m in reversed(self.g.members):
-            kind, _, operands, b = m
-            if kind == "small":
-                continue
-            at = self.sweep[b]
-            if kind != "whole":
-                wanted = at == sweep
-            elif b in self.leaves or b in self.held:
-                wanted = at == sweep or (at > sweep and b in need)
-            else:
-                wanted = b in need
-            if wanted:
-                chosen.append(m)
-                need.update(operands)
-        chosen.reverse()
-        return chosen
-
-    def _place(self, kind: int) -> int:
-        """A free number of the registers (0), the held ones or the stats."""
-        if self.spare[kind]:
-            return self.spare[kind].pop()
-        self.used[kind] += 1
-        return self.first + kind + self.used[kind] - 1
-
-    def _free(self, dying: Collection[int], *, same: int) -> None:
-        """Numbers of operands that nothing reads any more; same: of that many bytes an element, or (0) of any."""
-        for k in dying:
-            if k in self.number and (not same or self.nbytes[k] == same):
-                number = self.number.pop(k)
-                self.spare[(number - self.first) // NUMBERS * NUMBERS].append(number)
-
-    def instruction(self) -> tuple[Any, Any] | None:
-        g = self.g
-        small = [k for k in g.inputs if k in g.few]
-        whole = [k for k in g.inputs if k not in g.few]
-        g.beyond = self.first > OPERANDS
-        if not whole or g.beyond or not self.outs:
+                    uses[k] += 1
+        outs: list[_Member] = []
+        lines: list[Any] = []
+        for m in members:
+            kind, (op, (out,), _, _, _), operands, made = m
+            leaves = kind == "column" or made in f.fixed or (f.uses[made] > uses[made] and made not in self.again)
+            if leaves:
+                outs.append(m)
+            lines.append((kind, op, out.dtype, tuple([number[k] for k in operands]), leaves))
+        self.beyond = len(outs) + len(inputs) > OPERANDS
+        if len(small) == len(inputs) or self.beyond or not outs:
             return None
-        if g.domain.turned and any(m.kind != "small" and m.kind != "row" for m in self.outs):
+        if self.domain.turned and any(m.kind != "small" and m.kind != "row" for m in outs):
             return None                          # these arrays, which have the last axis, are in the order of memory
-        for i, m in enumerate(self.outs):
-            self.number[m.made] = i
-        for i, k in enumerate((*small, *whole)):
-            self.number[k] = len(self.outs) + i
-        self.nbytes = {m.made: m.instr[1][0].dtype.itemsize for m in g.members}
-        sections = self._sections()
-        at = 0
-        for _, members in sections:
-            for m in members:
-                for k in m.operands:
-                    if k >= 0:
-                        self.last[k] = at
-                at += 1
-        for kind, members in sections:
-            self._section(kind, members)
-        g.beyond = len(self.lines) > LINES or max(self.used.values()) > NUMBERS
-        if g.beyond:
+        form = Form(self.domain, len(inputs), tuple([number[k] for k in inputs if k in self.even]), tuple(lines))
+        try:
+            found = f.forms[form]
+        except KeyError:
+            found = f.forms[form] = Writer(form).write()
+        self.beyond = found is None
+        if found is None:
             return None
-        last = g.members[-1].instr[4]
-        views = tuple([self._out(m) for m in self.outs])
-        inputs = tuple([g.inputs[k] for k in (*small, *whole)])
-        return ("rows", views, inputs, tuple(self.lines), last), tuple(self.members)
-
-    def _sections(self) -> list[tuple[str, list[_Member]]]:
-        """Sweeps over rows and, between them, work on values of rows, each with its members."""
-        top = max([self.sweep[m.made] for m in self.g.members if m.kind != "small"])
-        stats: dict[int, list[_Member]] = {}
-        for m in self.g.members:
-            if m.kind == "small":
-                stats.setdefault(min(self.sweep[m.made], top + 1), []).append(m)
-        sections: list[tuple[str, list[_Member]]] = []
-        for sweep in range(top + 2):
-            if sweep in stats:
-                sections.append(("stats", stats[sweep]))
-            if sweep <= top:
-                sections.append(("sweep", self._needed(sweep)))
-        return sections
-
-    def _section(self, section: str, members: Sequence[_Member]) -> None:
-        number, first, last, at = self.number, self.first, self.last, self.at
-        self.lines.append((section, len(self.g.domain.kept), -1))
-        self.members.append((section, None))
-        self.used[0], self.spare[0] = 0, []
-        for k in [k for k, n in number.items() if first <= n < first + NUMBERS]:
-            del number[k]
-        for kind, (op, (out,), _, _, node), operands, b in members:
-            numbers = [number[k] for k in operands]
-            dying = {k for k, n in zip(operands, numbers) if n >= first and last.get(k) == at}      # noqa: B905
-            if dying and kind in ("whole", "small"):
-                self._free(dying, same=out.dtype.itemsize)
-            to = number.get(b)
-            if to is None:
-                to = number[b] = self._place(2 * NUMBERS if kind in ("small", "row") else NUMBERS if b in self.held else 0)
-            if dying:
-                self._free(dying, same=0)
-            self.lines.append(("column_sum" if kind == "column" else op, out.dtype, to, *numbers))
-            self.members.append((op, node))
-            at += 1
-        self.at = at
+        done = tuple([(i, None) if isinstance(i, str) else (members[i].instr[0], members[i].instr[4]) for i in found.members])
+        views = tuple([self._out(m) for m in outs])
+        return ("rows", views, tuple([self.inputs[k] for k in inputs]), found.lines, members[-1].instr[4]), done
 
     def _out(self, m: _Member) -> View:
-        g = self.g
-        (v,), d = m.instr[1], g.domain
+        (v,), d = m.instr[1], self.domain
         if m.kind == "whole":
             v = v if v.shape == d.shape else v.with_layout(d.shape, d.strides)
-            return v if g.is_straight else v.transpose(d.order)
+            return v if self.is_straight else v.transpose(d.order)
         return v.with_layout(d.row_shape, contiguous_strides(d.row_shape)) if m.kind == "column" else v.with_layout(d.kept_shape, d.kept_strides)
