@@ -94,6 +94,7 @@ class _Fuser:
         self.fixed = fixed
         self.elementwise = elementwise
         self.uses, self.writes = usage(instrs, len(buffers))
+        self.shared = {b for b, n in enumerate(self.writes) if n > 1}      # buffers with several writers
         self.result: list[Any] = []
         self.groups: dict[int, tuple[Any, ...]] = {}
         self.open: list[Group] = []
@@ -146,17 +147,19 @@ class _Fuser:
                     inside.append(g)
         target = None
         if n:
-            mine = [g for g in touched if g.n == n and g in inside]
-            target = self._first(instr, mine, touched) if mine else self._alike(instr, n, touched)
-        others = touched if target is None else [g for g in touched if g is not target]
+            mine = [g for g in touched if g.n == n and g in inside] if inside else inside
+            target = self._first(instr, mine, touched) if mine else self._alike(instr, n, touched) if self.open else None
+        others = [g for g in touched if g is not target] if touched else touched
         if len(others) == 1 and len(touched) == 1 and self._waits(instr, others[0], behind):
             return True
-        if n == 0 and any(v.buffer >= 0 and self.writes[v.buffer] > 1 for v in outs):
+        if n == 0 and self.shared and not self.shared.isdisjoint([v.buffer for v in outs]):
             others = list(self.open)             # parts of one buffer: what reads it must not be pushed past a writer
         stale = self.clock - STALE
-        others = others + [g for g in self.open if g.last < stale and g is not target and g not in others]
-        if n == 0 and self.open and self._makes(outs) >= HEAVY:
-            others += [g for g in self.open if g not in others and self._frees(g) >= HEAVY // 2]
+        for g in self.open:
+            if g.last < stale and g is not target and g not in others:
+                others = [*others, g]
+        if n == 0 and self._makes(outs) >= HEAVY:
+            others = [*others, *[g for g in self.open if g not in others and self._frees(g) >= HEAVY // 2]]
         if others:
             return self._again(others, instr)
         if n == 0:
@@ -171,7 +174,11 @@ class _Fuser:
 
     def _makes(self, outs: Sequence[View]) -> int:
         """Bytes of the arena."""
-        return sum([self.buffers[v.buffer] for v in outs if v.buffer >= 0 and v.buffer not in self.fixed])
+        nbytes = 0
+        for v in outs:
+            if v.buffer >= 0 and v.buffer not in self.fixed:
+                nbytes += self.buffers[v.buffer]
+        return nbytes
 
     def _frees(self, g: Group) -> int:
         """Bytes of the arena that nobody needs once a group has run, less those that it leaves."""

@@ -299,10 +299,9 @@ class Rows:
         if self.domain.turned and any(m.kind != "small" and m.kind != "row" for m in outs):
             return None                          # these arrays, which have the last axis, are in the order of memory
         form = Form(self.domain, len(inputs), tuple([number[k] for k in inputs if k in self.even]), tuple(lines))
-        try:
-            found = f.forms[form]
-        except KeyError:
-            found = f.forms[form] = Writer(form).write()
+        if form not in f.forms:
+            f.forms[form] = Writer(form).write()
+        found = f.forms[form]
         self.beyond = found is None
         if found is None:
             return None
