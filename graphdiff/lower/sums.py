@@ -55,13 +55,14 @@ class Domain(NamedTuple):
         return tuple([self.shape[a] for a in axes])
 
 
-@lru_cache(256)
+@lru_cache(256)                              # a program has few
 def domain(shape: tuple[int, ...], axes: tuple[int, ...], dtype: Any) -> Domain:
     kept = tuple([i for i in range(len(shape)) if i not in axes])
     kept_shape, row_shape = (tuple([shape[a] for a in some]) for some in (kept, axes))
     long = [i for i, n in enumerate(shape) if n != 1]
     return Domain(shape, axes, dtype, kept, (*kept, *axes), kept_shape, row_shape, count(kept_shape), count(row_shape),
-                  frozenset(long).intersection(kept), frozenset(long).intersection(axes), bool(long) and long[-1] in kept, contiguous_strides(shape), contiguous_strides(kept_shape))
+                  frozenset(long).intersection(kept), frozenset(long).intersection(axes), bool(long) and long[-1] in kept,
+                  contiguous_strides(shape), contiguous_strides(kept_shape))
 
 
 def row_domain(instr: Any) -> Domain | None:
