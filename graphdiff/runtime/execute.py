@@ -14,7 +14,7 @@ import numpy as np
 
 from ..dtypes import BOOL, DTYPES, FLOAT64, INT64, as_dtype, beyond, clean_bools, of_integers, overflows
 from ..errors import BadValue, DTypeError, GraphdiffError, NodeTypeError, NoMemory, OutOfBounds, OutOfRange, ShapeError, compose, located_error, show_name
-from ..graph.build import call_of, holds_nodes
+from ..graph.build import call_of, holds_nodes, unmasked
 from ..graph.node import Node, describe
 from ..graph.opdef import as_written, whereabouts
 from ..lower.program import ARENA, CONSTANTS, FIRST, Program
@@ -71,8 +71,6 @@ class Gate:
     def _convert(self, value: Any, convert: bool, read: bool) -> Any:
         if isinstance(value, Node):
             raise DTypeError(f"argument {self.name}: a node was given where numbers are needed")
-        if isinstance(value, np.ma.MaskedArray):
-            raise DTypeError(f"argument {self.name}: masked arrays are not supported; use .filled(value)")
         weak = not isinstance(value, (_ndarray, np.generic)) and not hasattr(value, "__array__")
         want = self.dtype
         array = self._array(value, weak)
@@ -100,7 +98,7 @@ class Gate:
     # Short, as all functions here with a handler: see Loaded._call_arrays.
     def _array(self, value: Any, weak: bool) -> Any:
         try:
-            return np.asarray(value)
+            return np.asarray(unmasked(value, f"argument {self.name}"))
         except (ValueError, OverflowError) as error:
             if not weak:        # raised by the value's own __array__
                 raise
