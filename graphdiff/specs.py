@@ -197,7 +197,10 @@ def nelements(shape: Shape) -> Size:
 
 def has_dims(shape: Shape) -> bool:
     """Is any size not a number?"""
-    return any(isinstance(size, Dim) for size in shape)
+    for size in shape:
+        if isinstance(size, Dim):
+            return True
+    return False
 
 
 def evaluate_shape(shape: Shape, bindings: Mapping[str, int]) -> tuple[int, ...]:

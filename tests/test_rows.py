@@ -524,3 +524,28 @@ def test_groups_beyond_the_limits_are_cut():
         for got, want in zip(f(a), plain(a), strict=True):
             assert got.tobytes() == want.tobytes()
             checked()
+
+
+@pytest.mark.parametrize("activation", ["tanh", "gelu", "silu"])
+def test_derivatives_of_other_layers_do_not_fill_the_groups_of_a_deep_net(activation):
+    """What only leads to the sums of another layer stays with these: the gradient of each norm is one instruction, however deep the net."""
+    x = gd.input("x", (6, 30))
+    ws = [gd.input(f"w{i}", (30, 30)) for i in range(30)]
+    counts = []
+    for n in (6, 30):
+        y = x
+        for w in ws[:n]:
+            y = y + getattr(gd, activation)(gd.layer_norm(y @ w))
+        outputs = [y, *gd.grad(gd.sum(y * y), ws[:n])]
+        f = gd.function([x, *ws[:n]], outputs, threads=1)
+        counts.append(names(f).count("rows"))
+        assert counts[-1] <= 2 * n
+        for i, (op, _, _, lines, _) in enumerate(f.program.instrs):
+            assert op != "rows" or 0 < sum(line[0] == "sum" for line in lines) <= 5, i
+        a = draw([x, *ws[:n]])
+        plain = gd.function([x, *ws[:n]], outputs, threads=1, passes=UNFUSED)
+        for got, want in zip(f(*a), plain(*a), strict=True):
+            assert got.tobytes() == want.tobytes()
+            checked()
+    assert counts[1] - counts[0] == 2 * 24
+    checked()

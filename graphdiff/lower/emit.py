@@ -52,10 +52,10 @@ class Lowering:
         """A fresh C-contiguous buffer."""
         if not shape:
             self.buffers.append(dtype.itemsize)
-            return View(len(self.buffers) - 1, 0, (), (), dtype)
+            return View(len(self.buffers) - 1, 0, (), (), dtype, True)
         shape = tuple(shape)
         self.buffers.append(count(shape) * dtype.itemsize)
-        return View(len(self.buffers) - 1, 0, shape, contiguous_strides(shape), dtype)
+        return View(len(self.buffers) - 1, 0, shape, contiguous_strides(shape), dtype, True)
 
     def emit(self, op: str, out: View, ins: Sequence[View], attrs: Sequence[int] = ()) -> View:
         """Append one instruction; returns out."""
@@ -123,7 +123,7 @@ def _lower_map(ctx: Lowering, node: Node) -> View:
     ins = []
     for x in node.inputs:
         v = views[id(x)]
-        ins.append(ctx.near(v) if v.shape == shape else v.broadcast(shape))
+        ins.append(v.broadcast(shape) if v.shape != shape else v if v.contiguous else ctx.near(v))
     out = ctx.new(shape, node.dtype)
     name = node.op.name
     if name == "multiply" and node.inputs[0] is node.inputs[1] and node.dtype in (FLOAT32, FLOAT64):
@@ -169,9 +169,12 @@ def _needed(instrs: Sequence[Any], fixed: Mapping[int, int]) -> list[Any]:
     read = set(fixed)
     kept = []
     for instr in reversed(instrs):
-        if any(v.buffer < 0 or v.buffer in read for v in instr[1]):
-            kept.append(instr)
-            read.update([v.buffer for v in instr[2]])
+        for v in instr[1]:
+            if v.buffer < 0 or v.buffer in read:
+                kept.append(instr)
+                for w in instr[2]:
+                    read.add(w.buffer)
+                break
     kept.reverse()
     return kept
 

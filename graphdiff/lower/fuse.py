@@ -13,15 +13,14 @@ from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Any
 
 from ..dtypes import FLOAT16, FLOAT32, FLOAT64
+from .fuse_lines import TWO, fused, side_by_side, tail
 from .rows import rows
 from .sums import CROWD, FAR, FEW_ROWS, SHORT_ROW, SHORT_ROW_FAR
-from .view import View, contiguous_strides, count, usage
+from .view import View, count, usage
 
 # The C core (program.h) allows 32 operands, 32 registers and 256 operations. Values still to be used are counted as
 # outputs, which bounds registers too, but for operands that die in a line and cannot be written over: at most three.
 OPERANDS, LINES, REGISTERS = 29, 256, 32
-# Of one value, these two cost little more than one of them (loops.c).
-TWO = {"sigmoid": "sigmoid_grad", "tanh": "tanh_grad", "sin": "cos", "sigmoid_grad": "sigmoid", "tanh_grad": "tanh", "cos": "sin"}
 # Reading one value: their results are small, and they may run right after the group.
 REDUCTIONS = frozenset(("sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "logsumexp"))
 # What waits behind a group is small compared with it, and no group waits for ever: its operands stay alive meanwhile.
@@ -35,7 +34,7 @@ COLUMN = (16, 12288)                 # elements of the columns of a turned opera
 SQUARES = 32768                      # the same where it is a sum of squares and nothing else, which adds them where they lie
 
 
-class _Group:
+class Group:
     """An open group over `n` elements. `shape` is None while every member may be taken as flat.
 
     With sums, `row` is the number of elements that one adds up.
@@ -59,26 +58,6 @@ class _Group:
 def _is_flat(v: View) -> bool:
     """One run of elements, or one element for all."""
     return len(v.layout) == 4
-
-
-def _shaped(v: View, shape: tuple[int, ...]) -> View:
-    """A view of a member as one of the group's shape."""
-    if v.shape == shape:
-        return v
-    strides = contiguous_strides(shape) if v.contiguous else (0,) * len(shape)
-    return View(v.buffer, v.offset, shape, strides, v.dtype)
-
-
-def _tail(shape: tuple[int, ...], row: int) -> int:
-    """How many last axes have `row` elements, or -1. Leading axes of size 1 among them do not count."""
-    n = 1
-    for i in range(len(shape) - 1, -1, -1):
-        n *= shape[i]
-        if n == row:
-            return len(shape) - i
-        if n > row:
-            break
-    return -1
 
 
 def _is_run(v: View, axes: int) -> bool:
@@ -108,39 +87,6 @@ def _can_be_summed(v: View, axes: int, row: int, longest: int = COLUMN[1]) -> bo
     return _is_run(v, axes) or (count(v.shape) == row and _is_turned(v, longest))
 
 
-def _side_by_side(members: Sequence[Any]) -> Sequence[Any]:
-    """Functions of one value that one loop does follow each other (TWO; sigmoid(x), -x and sigmoid(-x)): the later ones move up."""
-    waiting: dict[Any, int] = {}
-    minus: dict[int, int] = {}
-    together: dict[int, tuple[int, ...]] = {}        # the first of those in running order -> all of them, as the loop has them
-    for i, (op, outs, ins, _, _) in enumerate(members):
-        if op == "negative":
-            minus[outs[0].buffer] = i
-        other = TWO.get(op)
-        if other is not None:
-            first = waiting.pop((other, ins[0].layout), None)
-            if first is None:
-                waiting[op, ins[0].layout] = i
-            else:
-                together[first] = first, i
-    moved = {i for some in together.values() for i in some}
-    for (op, _), i in waiting.items():
-        turned = minus.get(members[i][2][0].buffer) if op == "sigmoid" else None
-        first = None if turned is None else waiting.get((op, members[turned][2][0].layout))
-        if turned is not None and first is not None and not moved & {first, turned, i}:       # of a chain x, -x, -(-x) two
-            together[min(first, turned)] = first, turned, i
-            moved.update((first, turned, i))
-    if not together:
-        return members
-    order = []
-    for i, m in enumerate(members):
-        if i in together:
-            order += [members[k] for k in together[i]]
-        elif i not in moved:
-            order.append(m)
-    return order
-
-
 class _Fuser:
     def __init__(self, instrs: Sequence[Any], commit: int, buffers: Sequence[int], fixed: Mapping[int, int], elementwise: Container[str]) -> None:
         self.queue = deque(instrs[:commit])
@@ -148,10 +94,11 @@ class _Fuser:
         self.fixed = fixed
         self.elementwise = elementwise
         self.uses, self.writes = usage(instrs, len(buffers))
+        self.shared = {b for b, n in enumerate(self.writes) if n > 1}      # buffers with several writers
         self.result: list[Any] = []
         self.groups: dict[int, tuple[Any, ...]] = {}
-        self.open: list[_Group] = []
-        self.owner: dict[int, tuple[_Group, bool]] = {}          # buffer -> its open group, and whether a follower makes it
+        self.open: list[Group] = []
+        self.owner: dict[int, tuple[Group, bool]] = {}          # buffer -> its open group, and whether a follower makes it
         self.clock = 0
         self.instrs = instrs
         self._reader: dict[int, Any] | None = None
@@ -162,64 +109,78 @@ class _Fuser:
             while queue:
                 instr = queue.popleft()
                 self.clock += 1
-                fusable = (instr[0] in elementwise or instr[0] == "cast") and self._fusable(instr)
-                if (not self.open and not fusable) or not self._place(instr, fusable):
+                n = self._fusable(instr) if instr[0] in elementwise or instr[0] == "cast" else 0
+                if (n == 0 and not self.open) or not self._place(instr, n):
                     result.append(instr)
             for g in list(self.open):
                 self._close(g)
                 queue.extend(g.followers)
 
-    def _fusable(self, instr: Any) -> bool:
-        """Makes a whole buffer of several elements, once; float16 is rounded after every operation and stays apart."""
+    def _fusable(self, instr: Any) -> int:
+        """The elements of what makes a whole buffer of several, once; else 0. float16 is rounded after every operation and stays apart."""
         _, (out,), ins, _, _ = instr
         b = out.buffer
         if not out.shape or b < 0 or out.offset or self.writes[b] != 1 or out.dtype is FLOAT16:
-            return False
-        if any(v.dtype is FLOAT16 for v in ins):
-            return False
+            return 0
+        for v in ins:
+            if v.dtype is FLOAT16:
+                return 0
         n = count(out.shape)
-        return n > 1 and n * out.dtype.itemsize == self.buffers[b] and out.contiguous
+        return n if n > 1 and n * out.dtype.itemsize == self.buffers[b] and out.contiguous else 0
 
-    def _place(self, instr: Any, fusable: bool) -> bool:
-        """Into a group, behind one, or back into the queue after what must come first; False: it may run now."""
-        _, outs, ins, _, _ = instr
-        if instr[0] == "sum" and self._sums(instr):
+    def _place(self, instr: Any, n: int) -> bool:
+        """Into a group, behind one, or back into the queue after what must come first; False: it may run now. n: elements if it can be fused."""
+        op, outs, ins, _, _ = instr
+        if op == "sum" and self._sums(instr):
             return True
-        touched: list[_Group] = []
+        touched: list[Group] = []
+        inside: list[Group] = []                # those of which it reads values
         behind = True                            # every value of a group that it reads comes from a follower
         for v in ins:
             owner = self.owner.get(v.buffer)
             if owner is not None:
-                behind &= owner[1]
-                if owner[0] not in touched:
-                    touched.append(owner[0])
-        n = count(outs[0].shape)
-        target = self._target(instr, n, touched) if fusable else None
-        others = [g for g in touched if g is not target]
-        if len(others) == 1 and touched == others and self._waits(instr, others[0], behind, n):
+                g, follows = owner
+                if g not in touched:
+                    touched.append(g)
+                if not follows:
+                    behind = False
+                    inside.append(g)
+        target = None
+        if n:
+            mine = [g for g in touched if g.n == n and g in inside] if inside else inside
+            target = self._first(instr, mine, touched) if mine else self._alike(instr, n, touched) if self.open else None
+        others = [g for g in touched if g is not target] if touched else touched
+        if len(others) == 1 and len(touched) == 1 and self._waits(instr, others[0], behind):
             return True
-        if not fusable and any(v.buffer >= 0 and self.writes[v.buffer] > 1 for v in outs):
+        if n == 0 and self.shared and not self.shared.isdisjoint([v.buffer for v in outs]):
             others = list(self.open)             # parts of one buffer: what reads it must not be pushed past a writer
-        others += [g for g in self.open if g is not target and g not in others and self.clock - g.last > STALE]
-        if not fusable and self.open and self._makes(outs) >= HEAVY:
-            others += [g for g in self.open if g not in others and self._frees(g) >= HEAVY // 2]
+        stale = self.clock - STALE
+        for g in self.open:
+            if g.last < stale and g is not target and g not in others:
+                others = [*others, g]
+        if n == 0 and self._makes(outs) >= HEAVY:
+            others = [*others, *[g for g in self.open if g not in others and self._frees(g) >= HEAVY // 2]]
         if others:
             return self._again(others, instr)
-        if not fusable:
+        if n == 0:
             return False                         # depends on no open group
         if target is None:
             if len(self.open) >= OPEN:
                 return self._again([min(self.open, key=lambda g: g.last)], instr)
-            target = _Group(n)
+            target = Group(n)
             self.open.append(target)
         self._join(instr, target)
         return True
 
     def _makes(self, outs: Sequence[View]) -> int:
         """Bytes of the arena."""
-        return sum([self.buffers[v.buffer] for v in outs if v.buffer >= 0 and v.buffer not in self.fixed])
+        nbytes = 0
+        for v in outs:
+            if v.buffer >= 0 and v.buffer not in self.fixed:
+                nbytes += self.buffers[v.buffer]
+        return nbytes
 
-    def _frees(self, g: _Group) -> int:
+    def _frees(self, g: Group) -> int:
         """Bytes of the arena that nobody needs once a group has run, less those that it leaves."""
         read: dict[int, int] = {}
         for _, _, ins, _, _ in (*g.members, *g.followers):
@@ -229,41 +190,44 @@ class _Fuser:
         left = sum([self.buffers[b] for b, n in g.pending.items() if n and b not in self.fixed])
         return sum([self.buffers[b] for b, n in read.items() if n == self.uses[b]]) - left
 
-    def _target(self, instr: Any, n: int, touched: list[_Group]) -> _Group | None:
-        """The open group to join: one whose values it reads, several of those made one, one that reads an operand too, or,
-        where arrays are small, any of that size."""
+    def _first(self, instr: Any, mine: list[Group], touched: list[Group]) -> Group | None:
+        """The open group to join, of those whose values it reads; several are made one."""
+        target = mine[0]
+        for g in mine[1:]:
+            if self._merges(target, g):
+                self._merge(target, g)
+                touched.remove(g)
+        return target if self._joins(instr, target) else None
+
+    def _alike(self, instr: Any, n: int, touched: list[Group]) -> Group | None:
+        """The open group to join where it reads values of none: one that reads an operand too, or, where arrays are small, any of that size."""
+        groups = [g for g in self.open if g.n == n and g not in touched]
+        if not groups:
+            return None
         _, (out,), ins, _, _ = instr
-        mine = [g for g in touched if g.n == n and any(v.buffer in g.values for v in ins)]
-        if mine:
-            target = mine[0]
-            for g in mine[1:]:
-                if self._merges(target, g):
-                    self._merge(target, g)
-                    touched.remove(g)
-            return target if self._joins(instr, target) else None
         keys = {v.layout for v in ins if v.contiguous}
-        nbytes = n * max(v.dtype.itemsize for v in (out, *ins))
-        for g in self.open:
-            if g.n != n or g in touched or not (nbytes <= LITTLE or any(k in g.inputs for k in keys)):
+        nbytes = n * max([v.dtype.itemsize for v in (out, *ins)])
+        for g in groups:
+            if nbytes > LITTLE and g.inputs.keys().isdisjoint(keys):
                 continue
-            arrays = 1 + sum(1 for v in g.inputs.values() if v.contiguous) + g.kept
+            arrays = 1 + sum([v.contiguous for v in g.inputs.values()]) + g.kept
             if (nbytes > CROWD // 2 or arrays * nbytes <= CROWD) and self._joins(instr, g):
                 return g
         return None
 
-    def _merges(self, a: _Group, b: _Group) -> bool:
+    def _merges(self, a: Group, b: Group) -> bool:
         """May two open groups of one size, neither of which needs the other, be one?"""
         if (a.shape and b.shape and a.shape != b.shape) or (a.row and b.row and a.row != b.row) or len(a.members) + len(b.members) >= LINES:
             return False
         shape, row = a.shape or b.shape, a.row or b.row
         inputs = {**a.inputs, **b.inputs}
         if row and shape is not None:
-            axes = _tail(shape, row)
+            axes = tail(shape, row)
             if axes < 0 or not all(_can_be_summed(v, axes, row) for v in inputs.values() if v.shape == shape):
                 return False
         return len(inputs) + a.kept + b.kept + 1 <= OPERANDS
 
-    def _merge(self, a: _Group, b: _Group) -> None:
+    def _merge(self, a: Group, b: Group) -> None:
         """b's members after a's."""
         self.open.remove(b)
         a.members += b.members
@@ -277,55 +241,63 @@ class _Fuser:
             for v in instr[1]:
                 self.owner[v.buffer] = a, self.owner[v.buffer][1]
 
-    def _joins(self, instr: Any, g: _Group) -> bool:
+    def _joins(self, instr: Any, g: Group) -> bool:
         """May it become a member of an open group of its size?"""
         _, (out,), ins, _, _ = instr
-        new, done = 0, 0
         flat = True
-        seen: set[Any] = set()
         for v in ins:
-            if v.buffer in g.values:
-                if v.offset or not v.contiguous or v.dtype is not g.values[v.buffer].dtype:
+            value = g.values.get(v.buffer)
+            if value is not None:
+                if v.offset or not v.contiguous or v.dtype is not value.dtype:
                     return False
-                g_left = g.pending[v.buffer] - sum(1 for w in ins if w.buffer == v.buffer)
-                done += g_left == 0 and v.buffer not in self.fixed and v.buffer not in seen
-                seen.add(v.buffer)
                 continue
             owner = self.owner.get(v.buffer)
             if owner is not None and owner[0] is g:
                 return False                     # needs what runs after the group
-            key = v.layout
-            if key not in g.inputs and key not in seen:
-                seen.add(key)
-                new += 1
-            flat &= _is_flat(v)
+            if flat and not _is_flat(v):
+                flat = False
         if not flat and g.shape is not None and g.shape != out.shape:
             return False
         if not flat and g.row:
-            axes = _tail(out.shape, g.row)
+            axes = tail(out.shape, g.row)
             if axes < 0 or not all(_can_be_summed(v, axes, g.row) for v in ins if v.buffer not in g.values):
                 return False
-        return len(g.inputs) + new + g.kept - done + 1 <= OPERANDS and len(g.members) < LINES
+        if len(g.members) >= LINES:
+            return False
+        room = OPERANDS - 1 - len(g.inputs) - g.kept
+        return len(ins) <= room or self._operands(ins, g) <= room
 
-    def _join(self, instr: Any, g: _Group) -> None:
+    def _operands(self, ins: Sequence[View], g: Group) -> int:
+        """How many more operands the group has with an instruction that reads these: its inputs less values that nobody needs any more."""
+        new = {v.layout for v in ins if v.buffer not in g.values and v.layout not in g.inputs}
+        read = [v.buffer for v in ins if v.buffer in g.values]
+        done = {b for b in read if g.pending[b] == read.count(b) and b not in self.fixed}
+        return len(new) - len(done)
+
+    def _join(self, instr: Any, g: Group) -> None:
         _, (out,), ins, _, _ = instr
         flat = True
         for v in ins:
             if v.buffer in g.values:
                 self._used(g, v.buffer)
                 continue
-            g.inputs.setdefault(v.layout, v)
-            flat &= _is_flat(v)
+            key = v.layout
+            if key not in g.inputs:
+                g.inputs[key] = v
+            if flat and not _is_flat(v):
+                flat = False
         if not flat:
             g.shape = out.shape
+        b = out.buffer
+        uses = self.uses[b]
         g.members.append(instr)
-        g.values[out.buffer] = out
-        g.pending[out.buffer] = self.uses[out.buffer]
-        g.kept += self.uses[out.buffer] > 0 or out.buffer in self.fixed
+        g.values[b] = out
+        g.pending[b] = uses
+        g.kept += uses > 0 or b in self.fixed
         g.last = self.clock
-        self.owner[out.buffer] = g, False
+        self.owner[b] = g, False
 
-    def _used(self, g: _Group, buffer: int) -> None:
+    def _used(self, g: Group, buffer: int) -> None:
         """A member reads a value of the group."""
         g.pending[buffer] -= 1
         g.kept -= g.pending[buffer] == 0 and buffer not in self.fixed
@@ -346,7 +318,7 @@ class _Fuser:
         if g.shape is None:
             g.shape = v.shape                    # flat so far: any shape will do
         else:
-            axes, longest = _tail(g.shape, row), SQUARES if [m[0] for m in g.members] == ["square"] else COLUMN[1]
+            axes, longest = tail(g.shape, row), SQUARES if [m[0] for m in g.members] == ["square"] else COLUMN[1]
             if axes < 0 or not all(_can_be_summed(w, axes, row, longest) for w in g.inputs.values() if w.shape == g.shape):
                 return False
         if len(g.inputs) + g.kept + 1 > OPERANDS:
@@ -359,10 +331,10 @@ class _Fuser:
         self.owner[out.buffer] = g, True         # what needs it runs after the group
         return True
 
-    def _waits(self, instr: Any, g: _Group, behind: bool, n: int) -> bool:
+    def _waits(self, instr: Any, g: Group, behind: bool) -> bool:
         """Put behind the group if it is a reduction of its values or small work on what waits already."""
         op, outs, _, _, _ = instr
-        if len(g.followers) >= WAITING or not (op in REDUCTIONS or (behind and n * SMALLER <= g.n)):
+        if len(g.followers) >= WAITING or not (op in REDUCTIONS or (behind and count(outs[0].shape) * SMALLER <= g.n)):
             return False
         if any(v.buffer < 0 or self.writes[v.buffer] > 1 for v in outs):
             return False
@@ -371,7 +343,7 @@ class _Fuser:
             self.owner[v.buffer] = g, True
         return True
 
-    def _again(self, groups: Collection[_Group], instr: Any) -> bool:
+    def _again(self, groups: Collection[Group], instr: Any) -> bool:
         """End groups; then what waited behind them, then this instruction."""
         waiting = []
         for g in groups:
@@ -380,7 +352,7 @@ class _Fuser:
         self.queue.extendleft([instr, *reversed(waiting)])
         return True
 
-    def _close(self, g: _Group) -> None:
+    def _close(self, g: Group) -> None:
         self.open.remove(g)
         for instr in (*g.members, *g.followers):
             for v in instr[1]:
@@ -390,15 +362,15 @@ class _Fuser:
         if len(g.members) == 1:
             self.result.append(g.members[0])
             return
-        order = _side_by_side(g.members)
-        fused, registers = self._fused(g, order)
+        order = side_by_side(g.members)
+        instr, registers = fused(g, order, self.fixed)
         if registers > REGISTERS:
             order = g.members
-            fused, _ = self._fused(g, order)
+            instr, _ = fused(g, order, self.fixed)
         self.groups[len(self.result)] = tuple([(m[0], m[4]) for m in order])
-        self.result.append(fused)
+        self.result.append(instr)
 
-    def _put_off(self, g: _Group) -> None:
+    def _put_off(self, g: Group) -> None:
         """Out of a group with sums and behind it: what is computed from one array, for one later operation of that size. Beside that it costs
         reading the array once more, in the group writing the value and reading it. (The gradient of a norm is x times a number that the sum
         gives; 2 x was stored meanwhile: 300 x 300 float32 33 us, now 18.)"""
@@ -432,47 +404,6 @@ class _Fuser:
         if self._reader is None:
             self._reader = {v.buffer: instr for instr in self.instrs for v in instr[2] if v.buffer >= 0 and self.uses[v.buffer] == 1}
         return self._reader
-
-    def _fused(self, g: _Group, members: Sequence[Any]) -> tuple[Any, int]:
-        """The instruction that does the members in this order, and how many registers it needs. Its attrs are lines (op, dtype of
-        the result, number of the result, numbers of the operands): outputs count first, then inputs, then registers. The output
-        of a sum lacks the axes that it adds up."""
-        shape = (g.n,) if g.shape is None else g.shape
-        outs = [m[1][0] for m in members if g.pending.get(m[1][0].buffer, 1) or m[1][0].buffer in self.fixed]
-        axes = _tail(shape, g.row) if g.row else 0
-        sums = {m[1][0].buffer for m in members if m[0] == "sum"}
-        number: dict[Any, int] = {v.buffer: i for i, v in enumerate(outs)}
-        first = len(outs) + len(g.inputs)
-        for i, key in enumerate(g.inputs):
-            number[key] = len(outs) + i
-        last: dict[int, int] = {}
-        for i, (_, _, ins, _, _) in enumerate(members):
-            for v in ins:
-                last[v.buffer] = i
-        spare: list[int] = []
-        used = first
-        lines = []
-        for i, (op, (out,), ins, _, _) in enumerate(members):
-            size = out.dtype.itemsize
-            operands = [number[v.buffer if v.buffer in g.values else v.layout] for v in ins]
-            dying = {v.buffer: v for v in ins if v.buffer in g.values and last[v.buffer] == i and number[v.buffer] >= first}
-            early = [number[b] for b, v in dying.items() if v.dtype.itemsize == size]
-            late = [number[b] for b, v in dying.items() if v.dtype.itemsize != size]
-            spare += early                       # an operation may write over an operand element by element
-            to = number.get(out.buffer)
-            if to is None:
-                if spare:
-                    to = spare.pop()
-                else:
-                    to, used = used, used + 1
-                number[out.buffer] = to
-            spare += late
-            lines.append((op, out.dtype, to, *operands))
-        inputs = tuple([_shaped(v, shape) for v in g.inputs.values()])
-        kept = shape[:len(shape) - axes]
-        views = tuple([v.with_layout(kept, contiguous_strides(kept)) if v.buffer in sums else _shaped(v, shape) for v in outs])
-        return ("fused", views, inputs, tuple(lines), g.members[-1][4]), used - first
-
 
 def fuse(instrs: Sequence[Any], commit: int, buffers: Sequence[int], fixed: Mapping[int, int],
          elementwise: Container[str]) -> tuple[list[Any], int, dict[int, tuple[Any, ...]]]:

@@ -13,12 +13,14 @@ operations make: it is made again for whoever else reads it. So are sums of rows
 """
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Container, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from ..dtypes import FLOAT16
-from .rows_group import LINES, Rows, Writer
+from .rows_group import Rows
+from .rows_lines import LINES, Form, Lines
 from .sums import WIDEST_ALONE, Domain, column_domain, is_middling, row_domain, saves_products
 from .view import count, usage
 
@@ -32,24 +34,39 @@ class Finder:
     def __init__(self, instrs: Sequence[Any], commit: int, buffers: Sequence[int], fixed: Mapping[int, int], elementwise: Container[str]) -> None:
         self.buffers, self.fixed, self.elementwise = buffers, fixed, elementwise
         self.uses, self.writes = usage(instrs, len(buffers))
+        self.shared = {b for b, n in enumerate(self.writes) if n > 1}      # buffers with several writers
         self.instrs = instrs[:commit]
         self.wanted: dict[int, Domain] = {}     # id of an instruction that a sum of rows needs, or of the sum
         self.lone: dict[int, tuple[Domain, list[Any]]] = {}       # id of a sum alone: what it sums up is made by these
+        self.forms: dict[Form, Lines | None] = {}                 # the lines of groups; None: more than the core takes
+        self.sizes: dict[int, int] = {}          # buffer -> `size` of what makes it; 0 where several do
         self._seeds()
 
-    def fusable(self, instr: Any) -> bool:
-        """Elementwise, and makes a whole buffer once; float16 is rounded after every operation and stays apart."""
+    def size(self, instr: Any) -> int:
+        """Elements of what an instruction makes that may join a group: it is elementwise and makes a whole buffer once; else 0. float16 is
+        rounded after every operation and stays apart."""
+        b = instr[1][0].buffer
+        n = self.sizes.get(b)
+        if n is None:
+            n = self.sizes[b] = self._size(instr)
+        return n
+
+    def _size(self, instr: Any) -> int:
         op, (out, *_), ins, _, _ = instr
         b = out.buffer
         if not (op in self.elementwise or op == "cast") or b < 0 or out.offset or self.writes[b] != 1 or not out.contiguous:
-            return False
-        if out.dtype is FLOAT16 or any(v.dtype is FLOAT16 for v in ins):
-            return False
-        return bool(count(out.shape) * out.dtype.itemsize == self.buffers[b])
+            return 0
+        n = count(out.shape)
+        if n * out.dtype.itemsize != self.buffers[b] or out.dtype is FLOAT16:
+            return 0
+        for v in ins:
+            if v.dtype is FLOAT16:
+                return 0
+        return n
 
     def _seeds(self) -> None:
         """Sums of rows that elementwise work of the whole size uses, and what leads to them."""
-        readers: dict[int, list[int]] = {}
+        readers: defaultdict[int, list[int]] = defaultdict(list)
         makers: dict[int, int] = {}
         sums, columns = [], []
         for i, instr in enumerate(self.instrs):
@@ -63,28 +80,28 @@ class Finder:
             return
         for i, (_, outs, ins, _, _) in enumerate(self.instrs):
             for v in ins:
-                readers.setdefault(v.buffer, []).append(i)
+                readers[v.buffer].append(i)
             for v in outs:
                 makers[v.buffer] = i
         for i, d in sums:
             if not self._is_used(i, d, readers):
                 continue
-            stack = [i]
+            size, stack = d.rows * d.n, [i]
             while stack:
-                j = stack.pop()
-                if id(self.instrs[j]) in self.wanted:
+                instr = self.instrs[stack.pop()]
+                if id(instr) in self.wanted:
                     continue
-                self.wanted[id(self.instrs[j])] = d
-                for v in self.instrs[j][2]:
+                self.wanted[id(instr)] = d
+                for v in instr[2]:
                     k = makers.get(v.buffer, -1) if v.buffer >= 0 else -1
-                    if k >= 0 and i - k < STALE and count(self.instrs[k][1][0].shape) == count(d.shape) and self.fusable(self.instrs[k]):
+                    if k >= 0 and i - k < STALE and self.size(self.instrs[k]) == size:
                         stack.append(k)
 
         for i, d in (*columns, *[(i, d) for i, d in sums if is_middling(d)]):
             j = makers.get(self.instrs[i][2][0].buffer, -1)
             if not 0 <= j < i < j + STALE or id(self.instrs[i]) in self.wanted or id(self.instrs[j]) in self.wanted:
                 continue
-            chain = saves_products(self.instrs, j, i, d, readers, makers, self.writes, self.fixed, self.fusable)
+            chain = saves_products(self.instrs, j, i, d, readers, makers, self.writes, self.fixed, self.size)
             if chain and i < chain[0] + STALE and id(self.instrs[chain[0]]) not in self.wanted:
                 self.lone[id(self.instrs[i])] = d, [self.instrs[k] for k in chain]
 
@@ -97,10 +114,10 @@ class Finder:
         at = [next((k for k in range(len(result) - 1, begin - 1, -1) if result[k] is m), -1) for m in chain]
         late = [r for r in result[min(at) + 1:] if not any(r is m for m in chain)]
         if min(at) < 0 or any(v.buffer == m[1][0].buffer for m in chain for r in late for v in r[2]) \
-                or not all(g.take(m, True) for m in (*chain, instr)):
+                or not all(not g.follows(m) and g.join(m, True) for m in (*chain, instr)):
             return None
         g.again.add(product)
-        found = Writer(g).instruction()
+        found = g.written()
         if found is None:
             return None
         for k in reversed(at):
@@ -111,19 +128,17 @@ class Finder:
         return found
 
     def _is_used(self, i: int, d: Domain, readers: Mapping[int, Sequence[int]]) -> bool:
-        rows, size = count(d.sizes(d.kept)), count(d.shape)
         stack, seen = [i], {i}
         while stack:
             for v in self.instrs[stack.pop()][1]:
                 for j in readers.get(v.buffer, ()):
-                    instr = self.instrs[j]
-                    if j in seen or j - i > STALE or not self.fusable(instr):
+                    if j in seen or j - i > STALE:
                         continue
                     seen.add(j)
-                    n = count(instr[1][0].shape)
-                    if n == size:
+                    n = self.size(self.instrs[j])
+                    if n == d.rows * d.n:
                         return True
-                    if n == rows:
+                    if n == d.rows:
                         stack.append(j)
         return False
 
@@ -142,11 +157,12 @@ class Finder:
                 else:
                     made[id(lone[0])] = lone[1]
                 continue
-            taken, before, late, found = self._largest(work, domain)
+            looked, before, late, found = self._largest(work, domain)
             if found is None:
-                result.append(taken[0])
-                work.extendleft(reversed(taken[1:]))
+                result.append(work.popleft())
                 continue
+            for _ in range(looked):
+                work.popleft()
             instr, members = found
             result += before
             result.append(instr)
@@ -154,34 +170,55 @@ class Finder:
             work.extendleft(reversed(late))
         return result, made
 
-    def _largest(self, work: deque[Any], domain: Domain) -> tuple[list[Any], list[Any], list[Any], Any]:
+    def _largest(self, work: deque[Any], domain: Domain) -> tuple[int, list[Any], list[Any], Any]:
         """As _stream, of as many members as the core's limits leave room for; a quarter of those that were too many, and again: what leads to one
         sum and back is some 20, and of rows that many arrays take part in fewer are in the caches."""
         most = LINES // 2
         while True:
             g = Rows(domain, self)
-            taken, before, late, found = self._stream(work, g, most)
+            looked, before, late, found = self._stream(work, g, most)
             if found is not None or not g.beyond or len(g.members) <= FEWEST:
-                return taken, before, late, found
-            work.extendleft(reversed(taken))
+                return looked, before, late, found
             most = len(g.members) // 4
 
-    def _stream(self, work: deque[Any], g: Rows, most: int) -> tuple[list[Any], list[Any], list[Any], Any]:
-        """Instructions from the front of the work as a group: all that were taken, those before it, those after it, it."""
-        taken: list[Any] = []
+    def _stream(self, work: deque[Any], g: Rows, most: int) -> tuple[int, list[Any], list[Any], Any]:
+        """Instructions at the front of the work as a group: how many were looked at, those before it, those after it, it."""
         before: list[Any] = []
         late: list[Any] = []
-        idle = 0
-        while work and idle < STALE and len(taken) < SPAN and len(g.members) < most:
-            instr = work.popleft()
-            taken.append(instr)
-            if g.take(instr, len(taken) == 1 or self.wanted.get(id(instr)) == g.domain):
-                idle = 0
-                continue
-            idle += 1
-            (late if g.leave(instr) else before).append(instr)
+        strangers: list[tuple[int, Any]] = []    # each with how many of the late ones are before it
+        after = g.late
+        looked, end = 0, STALE
+        for instr in islice(work, SPAN):
+            if looked == end:
+                break
+            looked += 1
+            for v in instr[2]:
+                if v.buffer in after:            # of most: hence no calls for these
+                    break
+            else:
+                if not g.writes_late(instr):
+                    if g.join(instr, looked == 1 or self.wanted.get(id(instr)) == g.domain):
+                        if g.is_stranger(g.members[-1]):
+                            strangers.append((len(late), instr))
+                        else:
+                            end = looked + STALE
+                        if len(g.members) >= most:
+                            break
+                        continue
+                    if not g.feeds(instr):
+                        before.append(instr)
+                        continue
+            late.append(instr)
+            for v in instr[1]:
+                after.add(v.buffer)
+            if self.shared:
+                g.touch(instr)
+        gone = g.drop_strangers() if strangers else ()
+        for k, instr in reversed(strangers):
+            if instr[1][0].buffer in gone:
+                late.insert(k, instr)
         first = [instr for i, instr in enumerate(before) if not g.take_early(instr, before[i + 1:])]
-        return taken, first + g.drop_lone_columns(), late, g.instruction() if g.members else None
+        return looked, first + g.drop_lone_columns(), late, g.instruction() if g.members else None
 
 
 def rows(instrs: Sequence[Any], commit: int, buffers: Sequence[int], fixed: Mapping[int, int],

@@ -1,22 +1,17 @@
-"""A group of instructions over rows (rows): what joins it, and then the lines of the one instruction that it becomes."""
+"""A group of instructions over rows (rows): what joins it, and the one instruction that it becomes."""
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .rows_lines import Form, Writer
 from .sums import LINKS, WIDEST, Domain, is_still, runs_along
 from .view import View, contiguous_strides, count
 
 if TYPE_CHECKING:
     from .rows import Finder
 
-# The C core's limits (rows.h): operands, lines, registers of each kind.
-OPERANDS, LINES, NUMBERS = 32, 256, 32
-# A row of so many bytes is held in L2 with its like; longer ones only when an operation costs more than memory.
-HELD, HELD_COSTLY = 1 << 14, 1 << 18
-CHEAP = frozenset(("add", "subtract", "multiply", "zmul", "zmul_either", "divide", "negative", "square", "abs", "maximum", "minimum", "where", "relu",
-                   "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "cast", "reciprocal", "sqrt", "sign"))
-QUICK = frozenset(("add", "subtract", "multiply", "negative", "square"))
+OPERANDS = 32                                    # the C core's limit (rows.h)
 
 
 def _unturned(v: View, order: Sequence[int]) -> View:
@@ -27,15 +22,11 @@ def _unturned(v: View, order: Sequence[int]) -> View:
     return v.transpose(back)
 
 
-def _key(v: View) -> tuple[Any, ...]:
-    """Equal for views of the same elements."""
-    return v.buffer, v.offset, v.dtype, tuple([s if n != 1 else 0 for s, n in zip(v.strides, v.shape, strict=True)])
-
-
 class _Member(NamedTuple):
     kind: str                                    # "whole", "small", "row" (a sum), "column" (a sum)
     instr: Any
-    operands: tuple[Any, ...]                    # buffers of the group, or keys of inputs
+    operands: tuple[int, ...]                    # buffers of the group, or numbers below 0 of inputs
+    made: int                                    # the buffer of what it makes
 
 
 class Rows:
@@ -44,336 +35,283 @@ class Rows:
     def __init__(self, domain: Domain, finder: Finder, widest: int = WIDEST) -> None:
         self.domain = domain
         self.widest = widest                     # elements of a row whose columns may be summed up
-        self.dtype = domain.dtype                # of all sums
         self.finder = finder
-        self.order = (*domain.kept, *domain.axes)
-        self.kept = domain.sizes(domain.kept)
-        self.row = domain.sizes(domain.axes)
-        self.rows, self.n = count(self.kept), count(self.row)
+        self.size = domain.rows * domain.n
+        self.is_straight = domain.order == tuple(range(len(domain.order)))
         self.members: list[_Member] = []
-        self.whole: dict[int, int] = {}          # buffer -> the sweep in which it can be made first
-        self.small: dict[int, int] = {}          # buffer -> the sweep in which it can be used first
-        self.inputs: dict[Any, View] = {}        # key -> view in the order of the rows' axes; of small ones over the kept axes
+        self.whole: set[int] = set()             # buffers of what members make of the whole size,
+        self.small: set[int] = set()             # and of a value for each row
+        self.inputs: dict[int, View] = {}        # number -> view in the order of the rows' axes; of small ones over the kept axes
+        self.numbers: dict[Any, int] = {}        # the number of what has a layout, as an operand of whole or of small members
+        self.even: set[int] = set()              # numbers of those that are one value for all elements
+        self.few: set[int] = set()               # of small ones
         self.late: set[int] = set()              # buffers of what must run after the group
         self.again: set[int] = set()             # buffers that are made again elsewhere: nothing of them leaves the group
         self.touched: set[int] = set()           # buffers with several writers that the group or what is late uses
+        self.strangers: list[_Member] = []       # members that shared nothing with it when they joined, or only with such members
+        self.apart: set[int] = set()             # what they make and read, and no other member
         self.beyond = False                      # is it beyond the core's limits?
 
     # -- what may join -----------------------------------------------------------------------------------------------
 
-    def take(self, instr: Any, wanted: bool) -> bool:
-        """Into the group if it can be; wanted: even if it shares nothing with it yet."""
-        if any(v.buffer in self.late for v in (*instr[2], *instr[1])) or any(v.buffer in self.touched for v in instr[1]):
-            return False
+    def follows(self, instr: Any) -> bool:
+        """Does it need what runs after the group, or write where that or the group reads or writes?"""
+        late = self.late
+        for v in instr[2]:
+            if v.buffer in late:
+                return True
+        return self.writes_late(instr)
+
+    def writes_late(self, instr: Any) -> bool:
+        """Does it write where the group or what runs after it reads or writes?"""
+        for v in instr[1]:
+            if v.buffer in self.late or v.buffer in self.touched:
+                return True
+        return False
+
+    def feeds(self, instr: Any) -> bool:
+        """Does it need a value of the group?"""
+        for v in instr[2]:
+            if v.buffer in self.whole or v.buffer in self.small:
+                return True
+        return False
+
+    def join(self, instr: Any, wanted: bool) -> bool:
+        """Into the group if it can be, of what does not follow it; wanted: even if it shares nothing with it yet."""
         if instr[0] == "sum":
             return self._take_sum(instr, wanted)
-        if not self.finder.fusable(instr):
-            return False
-        size = count(instr[1][0].shape)
-        if size == self.rows * self.n:
+        size = self.finder.size(instr)
+        if size == self.size:
             return self._take_whole(instr, wanted)
-        return size == self.rows and self._take_small(instr)
+        return size == self.domain.rows and self._take_small(instr)
 
-    def _whole(self, v: View, flat: bool, new: dict[Any, View]) -> Any:
-        """The name of a whole operand, or None. Inputs go to new."""
+    def _input(self, v: View, small: bool) -> int:
+        """The number of an operand that the group does not make: the same for views of the same elements."""
+        key = (v.layout, small)
+        name = self.numbers.get(key)
+        if name is None:
+            name = self.numbers[key] = -1 - len(self.numbers)
+            if small:
+                self.few.add(name)
+            if is_still(v):
+                self.even.add(name)
+        return name
+
+    def _whole(self, v: View, flat: bool, new: dict[int, View]) -> int | None:
+        """What a whole operand that is no whole value of the group is called, or None. flat: it may have another shape. Inputs go to new."""
         d = self.domain
-        if v.buffer in self.whole:
-            return v.buffer if v.contiguous and not v.offset else None
         if v.buffer in self.small:
-            strides = dict(zip(d.kept, contiguous_strides(self.kept), strict=True))
+            strides = dict(zip(d.kept, d.kept_strides, strict=True))
             moves = [(i, s) for i, (s, n) in enumerate(zip(v.strides, v.shape, strict=True)) if n != 1]
             same = v.shape == d.shape and not v.offset and all(s == strides.get(i, 0) for i, s in moves)
             return v.buffer if same else None
-        if v.shape != d.shape:
-            if not flat:
-                return None
-            v = v.with_layout(d.shape, contiguous_strides(d.shape) if v.contiguous else (0,) * len(d.shape))
-        key = "whole", *_key(v)
-        if key not in self.inputs:
-            new[key] = v.transpose(self.order)
-        return key
+        if v.shape != d.shape and not flat:
+            return None
+        name = self._input(v, False)
+        if name not in self.inputs:
+            if v.shape != d.shape:
+                v = View(v.buffer, v.offset, d.shape, d.strides if v.contiguous else (0,) * len(d.shape), v.dtype)
+            new[name] = v if self.is_straight else v.transpose(d.order)
+        return name
 
     def _take_whole(self, instr: Any, wanted: bool) -> bool:
         _, (out,), ins, _, _ = instr
-        flat = all(v.contiguous or is_still(v) for v in ins)
-        new: dict[Any, View] = {}
-        if out.shape != self.domain.shape and not flat:
+        flat = out.shape != self.domain.shape
+        if flat and not all(v.contiguous or is_still(v) for v in ins):
             return False
-        names = [self._whole(v, flat, new) for v in ins]
-        if None in names:
-            return False
-        known = any(not isinstance(k, tuple) or (k in self.inputs and not is_still(self.inputs[k])) for k in names)
+        new: dict[int, View] = {}
+        names: list[int] = []
+        known, near = False, not self.members    # near: it shares something with members that are no strangers
+        for v in ins:
+            name: int | None = v.buffer
+            if name not in self.whole:
+                name = self._whole(v, flat, new)
+                if name is None:
+                    return False
+                shares = name >= 0 or (name in self.inputs and name not in self.even)
+            elif v.offset or not v.contiguous:
+                return False
+            else:
+                shares = True
+            names.append(name)
+            if shares:
+                known = True
+                near = near or name not in self.apart
         if not known and not wanted:
             return False
         self.inputs.update(new)
-        self.whole[out.buffer] = max([self.whole.get(k, self.small.get(k, 0)) for k in names])
-        self._add("whole", instr, names)
+        self.whole.add(out.buffer)
+        m = self._add("whole", instr, names)
+        if not near:
+            self.strangers.append(m)
+            self.apart.update([k for k in (m.made, *names) if k not in self.even])
+        elif self.apart:
+            self.apart.difference_update(names)
         return True
 
     def _take_small(self, instr: Any) -> bool:
         _, (out,), ins, _, _ = instr
-        if not any(v.buffer in self.small for v in ins):
+        d, small = self.domain, self.small
+        if not any(v.buffer in small for v in ins):
             return False
-        names: list[Any] = []
-        new = {}
+        names: list[int] = []
+        new: dict[int, View] = {}
         for v in ins:
-            if v.buffer in self.small:
-                if v.offset or not v.contiguous or count(v.shape) != self.rows:
+            if v.buffer in small:
+                if v.offset or not v.contiguous or count(v.shape) != d.rows:
                     return False
                 names.append(v.buffer)
                 continue
             if v.buffer in self.whole or not (v.contiguous or is_still(v)):
                 return False
-            flat = v.with_layout(self.kept, contiguous_strides(self.kept) if v.contiguous else (0,) * len(self.kept))
-            names.append(("small", *_key(flat)))
-            new[names[-1]] = flat
+            names.append(self._input(v, True))
+            if names[-1] not in self.inputs:
+                new[names[-1]] = View(v.buffer, v.offset, d.kept_shape, d.kept_strides if v.contiguous else (0,) * len(d.kept_shape), v.dtype)
         self.inputs.update(new)
-        self.small[out.buffer] = max([self.small.get(k, 0) for k in names])
+        small.add(out.buffer)
         self._add("small", instr, names)
         return True
 
     def _take_sum(self, instr: Any, wanted: bool) -> bool:
         _, (out,), (v, *_), _, node = instr
         d = self.domain
-        if node is None or node.op.name != "sum" or node.inputs[0].shape != d.shape or v.dtype is not self.dtype \
+        if node is None or node.op.name != "sum" or node.inputs[0].shape != d.shape or v.dtype is not d.dtype \
                 or self.finder.writes[out.buffer] != 1 or out.buffer < 0 or v.buffer in self.small:
             return False
-        axes = {a for a in node._attrs[0] if d.shape[a] != 1}
-        order = [*[i for i in range(len(d.shape)) if i not in node._attrs[0]], *node._attrs[0]]
-        column = axes == {a for a in d.kept if d.shape[a] != 1}
-        if v.shape != d.sizes(order) or not (column or axes == {a for a in d.axes if d.shape[a] != 1}) or (column and self.n > self.widest):
+        axes = node._attrs[0]
+        order, column = d.order, False
+        if axes != d.axes:
+            order = (*[i for i in range(len(d.shape)) if i not in axes], *axes)
+            summed = {a for a in axes if d.shape[a] != 1}
+            column = summed == d.long_kept
+            if not (column or summed == d.long_axes) or (column and d.n > self.widest):
+                return False
+        if v.shape != d.sizes(order):
             return False
-        new: dict[Any, View] = {}
-        name = self._whole(_unturned(v, order), False, new)
-        if name is None or not (wanted or column or not isinstance(name, tuple) or name in self.inputs):
+        if order != d.order or not self.is_straight:
+            v = _unturned(v, order)
+        new: dict[int, View] = {}
+        name: int | None = v.buffer
+        if name not in self.whole:
+            name = self._whole(v, False, new)
+        elif v.offset or not v.contiguous:
             return False
-        if not column:
-            self.small[out.buffer] = self.whole.get(name, 0) + 1
-            self.inputs.update(new)
-        elif isinstance(name, tuple) and is_still(_unturned(v, order)):
+        if name is None or not (wanted or column or name >= 0 or name in self.inputs) or (column and name in self.even):
             return False
-        else:
-            self.inputs.update(new)
+        self.inputs.update(new)
+        self.apart.discard(name)
+        if column:
             self.late.add(out.buffer)            # what uses it runs after the group
+        else:
+            self.small.add(out.buffer)
         self._add("column" if column else "row", instr, [name])
         return True
 
-    def _add(self, kind: str, instr: Any, names: Sequence[Any]) -> None:
-        self.members.append(_Member(kind, instr, tuple(names)))
-        self.touch(instr)
+    def _add(self, kind: str, instr: Any, names: Sequence[int]) -> _Member:
+        m = _Member(kind, instr, tuple(names), instr[1][0].buffer)
+        self.members.append(m)
+        if self.finder.shared:
+            self.touch(instr)
+        return m
+
+    def is_stranger(self, m: _Member) -> bool:
+        return bool(self.strangers) and self.strangers[-1] is m
 
     def touch(self, instr: Any) -> None:
-        writes = self.finder.writes
-        self.touched.update([v.buffer for v in (*instr[1], *instr[2]) if v.buffer >= 0 and writes[v.buffer] > 1])
+        shared = self.finder.shared
+        self.touched.update([v.buffer for v in (*instr[1], *instr[2]) if v.buffer in shared])
 
     def take_early(self, instr: Any, after: Sequence[Any]) -> bool:
         """Into the group: a sum of rows that came before the group read what it sums up. after: what came before the group later on. What a
         member reads as an input, the group can't make."""
+        if instr[0] != "sum":
+            return False
         made = instr[1][0].buffer
         read = any(v.buffer == made for v in self.inputs.values())
-        return (instr[0] == "sum" and not read and not any(v.buffer == made for other in after for v in (*other[2], *other[1]))
-                and self.take(instr, False))
-
-    def leave(self, instr: Any) -> bool:
-        """It has not joined: must it run after the group?"""
-        outs, ins = instr[1], instr[2]
-        after = any(v.buffer in self.late or v.buffer in self.whole or v.buffer in self.small for v in ins) \
-            or any(v.buffer in self.touched or v.buffer in self.late for v in outs)
-        if after:
-            self.late.update([v.buffer for v in outs])
-            self.touch(instr)
-        return after
+        return (not read and not any(v.buffer == made for other in after for v in (*other[2], *other[1]))
+                and not self.follows(instr) and self.join(instr, False))
 
     def drop_lone_columns(self) -> list[Any]:
         """Sums of columns of arrays that nothing else of the group reads: taken out and returned, to run before."""
+        columns = [m for m in self.members if m.kind == "column" and m.operands[0] < 0]
+        if not columns:
+            return []
         read = {k for m in self.members if m.kind != "column" for k in m.operands}
-        lone = [m for m in self.members if m.kind == "column" and isinstance(m.operands[0], tuple) and m.operands[0] not in read]
+        lone = [m for m in columns if m.operands[0] not in read]
         if lone:
             self.members = [m for m in self.members if m not in lone]
             for m in lone:
                 self.inputs.pop(m.operands[0], None)
         return [m.instr for m in lone]
 
+    def drop_strangers(self) -> set[int]:
+        """What joined because it leads to a sum, and has met neither that nor another one, nor the first member, is taken out, to run after the
+        group: the buffers. (Of a chain of norms the derivatives of their activations, which read what is there: each is one with its own norm.)"""
+        names = {m.made: {k for k in (m.made, *m.operands) if k not in self.even} for m in self.strangers}
+        while met := [b for b in names if not names[b] <= self.apart]:
+            for b in met:
+                self.apart -= names.pop(b)
+        gone = set(names)
+        if gone:
+            self.members = [m for m in self.members if m.made not in gone]
+            self.whole -= gone
+            read = {k for m in self.members for k in m.operands}
+            self.inputs = {k: v for k, v in self.inputs.items() if k in read}
+        return gone
+
     # -- the instruction ---------------------------------------------------------------------------------------------
 
     def instruction(self) -> tuple[Any, Any] | None:
         """The instruction and its members line by line; None where it is not worth it or beyond the core's limits (then `beyond`)."""
-        users = [m for m in self.members if m.kind == "whole" and any(k in self.small for k in m.operands)]
+        users = [m for m in self.members if m.kind == "whole" and not self.small.isdisjoint(m.operands)]
+        if not users:
+            return None
         sums = sum([m.kind in ("row", "column") for m in self.members])
-        if not users or (sums == 1 and any(m.instr[0] not in LINKS for m in users)):
+        if sums == 1 and any(m.instr[0] not in LINKS for m in users):
             return None
-        if self.domain.turned and not all(k[0] == "small" or is_still(v) or runs_along(v) for k, v in self.inputs.items()):
+        if self.domain.turned and not all(k in self.few or is_still(v) or runs_along(v) for k, v in self.inputs.items()):
             return None
-        return Writer(self).instruction()
+        return self.written()
 
-
-class Writer:
-    """The lines of a group: in which sweep a member runs, and where its value is."""
-
-    def __init__(self, g: Rows) -> None:
-        self.g = g
-        self.uses: dict[int, int] = {}           # by members
-        for m in g.members:
-            for k in m.operands:
-                if not isinstance(k, tuple):
-                    self.uses[k] = self.uses.get(k, 0) + 1
-        f = g.finder
-        self.outs = [m for m in g.members if m.kind == "column" or self.made(m) in f.fixed
-                     or (f.uses[self.made(m)] > self.uses.get(self.made(m), 0) and self.made(m) not in g.again)]
-        self.sweep = self._sweeps()
-        self.held = self._held()
-        self.number: dict[Any, int] = {}
-        self.first = len(self.outs) + len(g.inputs)
-        self.last: dict[int, tuple[int, int]] = {}
-        self.spare: dict[int, list[int]] = {0: [], NUMBERS: [], 2 * NUMBERS: []}
-        self.used = dict.fromkeys(self.spare, 0)
-        self.lines: list[Any] = []
-        self.members: list[Any] = []
-
-    @staticmethod
-    def made(m: _Member) -> int:
-        return int(m.instr[1][0].buffer)
-
-    def _sweeps(self) -> dict[int, int]:
-        """The sweep of every member, by its buffer: sums as soon as they can be, other work with what reads it first."""
-        g = self.g
-        sweep: dict[int, int] = {}
-        first: dict[Any, int] = {}               # of a value or input: the first sweep that reads it
-        for m in reversed(g.members):
-            b = self.made(m)
-            if m.kind == "small":
-                sweep[b] = g.small[b]
-                continue
-            ready = g.whole.get(m.operands[0], 0) if m.kind != "whole" else g.whole[b]
-            lone = m.kind == "column" or (m.kind == "row" and not self.uses.get(b))
-            if lone and isinstance(m.operands[0], tuple):
-                continue                         # whenever the array is read anyway
-            sweep[b] = first.get(b, ready) if m.kind == "whole" else ready
-            for k in m.operands:
-                first[k] = min(first.get(k, sweep[b]), sweep[b])
-        for m in g.members:
-            if self.made(m) not in sweep:
-                sweep[self.made(m)] = first.get(m.operands[0], 0)
-        return sweep
-
-    def _held(self) -> set[int]:
-        """Values that wait for later sweeps in registers. Outputs are read again where they were written."""
-        g = self.g
-        outs = {self.made(m) for m in self.outs}
-        held = set()
-        makers = {self.made(m): m for m in g.members if m.kind == "whole"}
-        for m in g.members:
-            for k in m.operands:
-                if k in makers and k not in outs and self.sweep[self.made(m)] > self.sweep[k] and not self._is_quick(makers[k]):
-                    out = makers[k].instr[1][0]
-                    nbytes = g.n * out.dtype.itemsize
-                    if nbytes <= HELD or (makers[k].instr[0] not in CHEAP and nbytes <= HELD_COSTLY):
-                        held.add(k)
-        return held
-
-    def _is_quick(self, m: _Member) -> bool:
-        """Is it as quick to make again as to read? One operation on one input and values of rows, which costs no store."""
-        g = self.g
-        wide = [k for k in m.operands if k not in g.small and not (isinstance(k, tuple) and is_still(g.inputs[k]))]
-        return m.instr[0] in QUICK and len(wide) == 1 and isinstance(wide[0], tuple)
-
-    def _needed(self, sweep: int) -> set[int]:
-        """What this sweep computes: for its sums and results, and again what was made before and is not held."""
-        g = self.g
-        outs = {self.made(m) for m in self.outs}
-        need: set[Any] = set()
-        chosen: set[int] = set()
-        for m in reversed(g.members):
-            b = self.made(m)
-            if m.kind == "small":
-                continue
-            mine = self.sweep[b] == sweep
-            root = mine and (m.kind != "whole" or b in outs or b in self.held)
-            if not root and not (m.kind == "whole" and b in need and (mine or not (self.sweep[b] < sweep and (b in outs or b in self.held)))):
-                continue
-            chosen.add(b)
-            need.update(m.operands)
-        return chosen
-
-    def _place(self, kind: int) -> int:
-        """A free number of the registers (0), the held ones or the stats."""
-        if self.spare[kind]:
-            return self.spare[kind].pop()
-        self.used[kind] += 1
-        return self.first + kind + self.used[kind] - 1
-
-    def _free(self, m: _Member, at: tuple[int, int], *, same: int) -> None:
-        """Numbers of operands that nothing reads any more; same: of that many bytes an element, or (0) of any."""
-        for k in set(m.operands):
-            if self.last.get(k) == at and k in self.number and self.number[k] >= self.first and (not same or self.nbytes[k] == same):
-                number = self.number.pop(k)
-                self.spare[(number - self.first) // NUMBERS * NUMBERS].append(number)
-
-    def instruction(self) -> tuple[Any, Any] | None:
-        g = self.g
-        top = max(self.sweep[self.made(m)] for m in g.members if m.kind != "small")
-        small = [k for k in g.inputs if k[0] == "small"]
-        whole = [k for k in g.inputs if k[0] == "whole"]
-        g.beyond = len(self.outs) + len(g.inputs) > OPERANDS
-        if not whole or g.beyond or not self.outs:
-            return None
-        if g.domain.turned and any(m.kind != "small" and m.kind != "row" for m in self.outs):
-            return None                          # these arrays, which have the last axis, are in the order of memory
-        for i, m in enumerate(self.outs):
-            self.number[self.made(m)] = i
-        for i, k in enumerate((*small, *whole)):
-            self.number[k] = len(self.outs) + i
-        self.nbytes = {self.made(m): m.instr[1][0].dtype.itemsize for m in g.members}
-        sections: list[tuple[str, list[_Member]]] = []
-        for sweep in range(top + 1):
-            stats = [m for m in g.members if m.kind == "small" and self.sweep[self.made(m)] == sweep]
-            if stats:
-                sections.append(("stats", stats))
-            chosen = self._needed(sweep)
-            sections.append(("sweep", [m for m in g.members if self.made(m) in chosen]))
-        rest = [m for m in g.members if m.kind == "small" and self.sweep[self.made(m)] > top]
-        if rest:
-            sections.append(("stats", rest))
-        for s, (_, members) in enumerate(sections):
-            for i, m in enumerate(members):
-                for k in m.operands:
-                    if not isinstance(k, tuple):
-                        self.last[k] = s, i
-        for s, (kind, members) in enumerate(sections):
-            self._section(s, kind, members)
-        g.beyond = len(self.lines) > LINES or max(self.used.values()) > NUMBERS
-        if g.beyond:
-            return None
-        last = next(m.instr[4] for m in reversed(g.members))
-        views = tuple([self._out(m) for m in self.outs])
-        inputs = tuple([g.inputs[k] for k in (*small, *whole)])
-        return ("rows", views, inputs, tuple(self.lines), last), tuple(self.members)
-
-    def _section(self, s: int, kind: str, members: Sequence[_Member]) -> None:
-        g = self.g
-        self.lines.append((kind, len(g.kept), -1))
-        self.members.append((kind, None))
-        self.used[0], self.spare[0] = 0, []
-        for k in [k for k, n in self.number.items() if self.first <= n < self.first + NUMBERS]:
-            del self.number[k]
+    def written(self) -> tuple[Any, Any] | None:
+        """The same, whether it is worth it or not."""
+        f, members = self.finder, self.members
+        small = [k for k in self.inputs if k in self.few]
+        inputs = [*small, *[k for k in self.inputs if k not in self.few]]
+        number = {k: -1 - i for i, k in enumerate(inputs)}
+        uses = {m.made: 0 for m in members}      # by members
         for i, m in enumerate(members):
-            op, (out,), _, _, node = m.instr
-            operands = [self.number[k] for k in m.operands]
-            b = out.buffer
-            if m.kind in ("whole", "small"):
-                self._free(m, (s, i), same=out.dtype.itemsize)
-            to = self.number.get(b)
-            if to is None:
-                to = self._place(2 * NUMBERS if m.kind in ("small", "row") else NUMBERS if b in self.held else 0)
-                self.number[b] = to
-            self._free(m, (s, i), same=0)
-            self.lines.append(("column_sum" if m.kind == "column" else op, out.dtype, to, *operands))
-            self.members.append((op, node))
+            number[m.made] = i
+            for k in m.operands:
+                if k >= 0:
+                    uses[k] += 1
+        outs: list[_Member] = []
+        lines: list[Any] = []
+        for m in members:
+            kind, (op, (out,), _, _, _), operands, made = m
+            leaves = kind == "column" or made in f.fixed or (f.uses[made] > uses[made] and made not in self.again)
+            if leaves:
+                outs.append(m)
+            lines.append((kind, op, out.dtype, tuple([number[k] for k in operands]), leaves))
+        self.beyond = len(outs) + len(inputs) > OPERANDS
+        if len(small) == len(inputs) or self.beyond or not outs:
+            return None
+        if self.domain.turned and any(m.kind != "small" and m.kind != "row" for m in outs):
+            return None                          # these arrays, which have the last axis, are in the order of memory
+        form = Form(self.domain, len(inputs), tuple([number[k] for k in inputs if k in self.even]), tuple(lines))
+        if form not in f.forms:
+            f.forms[form] = Writer(form).write()
+        found = f.forms[form]
+        self.beyond = found is None
+        if found is None:
+            return None
+        done = tuple([(i, None) if isinstance(i, str) else (members[i].instr[0], members[i].instr[4]) for i in found.members])
+        views = tuple([self._out(m) for m in outs])
+        return ("rows", views, tuple([self.inputs[k] for k in inputs]), found.lines, members[-1].instr[4]), done
 
     def _out(self, m: _Member) -> View:
-        g = self.g
-        (v,) = m.instr[1]
+        (v,), d = m.instr[1], self.domain
         if m.kind == "whole":
-            return v.with_layout(g.domain.shape, contiguous_strides(g.domain.shape)).transpose(g.order)
-        shape = g.row if m.kind == "column" else g.kept
-        return v.with_layout(shape, contiguous_strides(shape))
+            v = v if v.shape == d.shape else v.with_layout(d.shape, d.strides)
+            return v if self.is_straight else v.transpose(d.order)
+        return v.with_layout(d.row_shape, contiguous_strides(d.row_shape)) if m.kind == "column" else v.with_layout(d.kept_shape, d.kept_strides)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..dtypes import FLOAT32, FLOAT64
@@ -33,23 +34,35 @@ LINKS = frozenset(("add", "subtract", "multiply", "zmul", "zmul_either", "divide
 
 
 class Domain(NamedTuple):
-    """Arrays of `shape` cut into rows along `axes`, and the dtype of sums."""
+    """Arrays of `shape` cut into rows along `axes`, the dtype of sums, and what follows from these. Made by `domain`."""
 
     shape: tuple[int, ...]
     axes: tuple[int, ...]
     dtype: Any
-
-    @property
-    def kept(self) -> tuple[int, ...]:
-        return tuple([i for i in range(len(self.shape)) if i not in self.axes])
-
-    @property
-    def turned(self) -> bool:
-        """Do the rows lack the last axis?"""
-        return next((i for i in range(len(self.shape) - 1, -1, -1) if self.shape[i] != 1), -1) in self.kept
+    kept: tuple[int, ...]                # the other axes
+    order: tuple[int, ...]               # kept axes, then those of a row
+    kept_shape: tuple[int, ...]
+    row_shape: tuple[int, ...]
+    rows: int                            # how many there are
+    n: int                               # elements of a row
+    long_kept: frozenset[int]            # axes without those of size 1
+    long_axes: frozenset[int]
+    turned: bool                         # do the rows lack the last axis?
+    strides: tuple[int, ...]             # of an array that is contiguous, and of one value for each row
+    kept_strides: tuple[int, ...]
 
     def sizes(self, axes: Sequence[int]) -> tuple[int, ...]:
         return tuple([self.shape[a] for a in axes])
+
+
+@lru_cache(256)                              # a program has few
+def domain(shape: tuple[int, ...], axes: tuple[int, ...], dtype: Any) -> Domain:
+    kept = tuple([i for i in range(len(shape)) if i not in axes])
+    kept_shape, row_shape = (tuple([shape[a] for a in some]) for some in (kept, axes))
+    long = [i for i, n in enumerate(shape) if n != 1]
+    return Domain(shape, axes, dtype, kept, (*kept, *axes), kept_shape, row_shape, count(kept_shape), count(row_shape),
+                  frozenset(long).intersection(kept), frozenset(long).intersection(axes), bool(long) and long[-1] in kept,
+                  contiguous_strides(shape), contiguous_strides(kept_shape))
 
 
 def row_domain(instr: Any) -> Domain | None:
@@ -57,13 +70,10 @@ def row_domain(instr: Any) -> Domain | None:
     op, _, (v, *_), _, node = instr
     if op != "sum" or node is None or node.op.name != "sum" or v.dtype not in (FLOAT32, FLOAT64):
         return None
-    shape, axes = node.inputs[0].shape, node._attrs[0]
-    long = [i for i, n in enumerate(shape) if n != 1]
-    d = Domain(shape, axes, v.dtype)
-    if not long or not (long[-1] in axes or runs_along(v)) or v.shape != d.sizes((*d.kept, *axes)):
+    d = domain(node.inputs[0].shape, node._attrs[0], v.dtype)
+    if not SHORTEST <= d.n <= LONGEST or d.rows <= 1 or v.shape != d.kept_shape + d.row_shape or (d.turned and not runs_along(v)):
         return None
-    n = count(d.sizes(axes))
-    return d if SHORTEST <= n <= LONGEST and count(d.sizes(d.kept)) > 1 else None
+    return d
 
 
 def runs_along(v: View) -> bool:
@@ -81,16 +91,15 @@ def column_domain(instr: Any) -> Domain | None:
     summed = [i for i in long if i in axes]
     if not summed or summed == long or summed != long[:len(summed)]:
         return None
-    d = Domain(shape, tuple([i for i in range(len(shape)) if i not in axes]), v.dtype)
-    n, rows = count(d.sizes(d.axes)), count(d.sizes(axes))
-    return d if WIDE <= n <= WIDEST_ALONE and rows >= TALL and rows * n * v.dtype.itemsize >= LARGE else None
+    d = domain(shape, tuple([i for i in range(len(shape)) if i not in axes]), v.dtype)
+    return d if WIDE <= d.n <= WIDEST_ALONE and d.rows >= TALL and d.rows * d.n * v.dtype.itemsize >= LARGE else None
 
 
 def is_middling(d: Domain) -> bool:
     """Rows too short for a fused group, or just long enough, and long enough for the lanes of several rows not to be what takes the time."""
-    row = count(d.sizes(d.axes)) * d.dtype.itemsize
-    far = count(d.shape) * d.dtype.itemsize > FAR
-    return not d.turned and count(d.sizes(d.kept)) > FEW_ROWS and LEAST_ROW <= row < (SHORT_ROW_FAR + 1 if far else SHORT_ROW)
+    row = d.n * d.dtype.itemsize
+    far = d.rows * row > FAR
+    return not d.turned and d.rows > FEW_ROWS and LEAST_ROW <= row < (SHORT_ROW_FAR + 1 if far else SHORT_ROW)
 
 
 def is_still(v: View) -> bool:
@@ -101,7 +110,7 @@ def _is_along(v: View, d: Domain) -> bool:
     """Elements lie in the order of the rows, or are the same for all of a row or for all rows; others would have to be gathered."""
     if v.contiguous or v.shape != d.shape:
         return v.contiguous
-    steps = contiguous_strides(d.sizes(d.axes))
+    steps = contiguous_strides(d.row_shape)
     row = [(v.strides[a], s) for a, s in zip(d.axes, steps, strict=True) if d.shape[a] != 1]
     return all(s == 0 for s, _ in row) or (_is_row(v, d) and all(s == want for s, want in row))
 
@@ -112,11 +121,11 @@ def _is_row(v: View, d: Domain) -> bool:
 
 
 def saves_products(instrs: Sequence[Any], j: int, i: int, d: Domain, readers: Mapping[int, Sequence[int]], makers: Mapping[int, int],
-                   writes: Sequence[int], fixed: Collection[int], fusable: Callable[[Any], bool]) -> list[int]:
+                   writes: Sequence[int], fixed: Collection[int], size: Callable[[Any], int]) -> list[int]:
     """What is better done in the sum i, of columns or of rows, than that it has an array: instruction j, which is done again in what else reads
-    it, or one before it, that only j reads, and j; or nothing."""
+    it, or one before it, that only j reads, and j; or nothing. size: as Finder.size."""
     by_rows = set(instrs[i][4]._attrs[0]) == set(d.axes)
-    row_nbytes = count(d.sizes(d.axes)) * d.dtype.itemsize
+    row_nbytes = d.n * d.dtype.itemsize
 
     def fits(v: View) -> bool:
         """Of a sum of rows, an operand that is neither gathered nor filled."""
@@ -125,18 +134,18 @@ def saves_products(instrs: Sequence[Any], j: int, i: int, d: Domain, readers: Ma
     def linked(n: int) -> bool:
         op, (out, *_), ins, _, _ = instrs[n]
         whole = [v for v in ins if not is_still(v)]
-        return op in LINKS and out.buffer not in fixed and fusable(instrs[n]) and all(_is_along(v, d) for v in whole) \
+        return op in LINKS and out.buffer not in fixed and size(instrs[n]) and all(_is_along(v, d) for v in whole) \
             and (not by_rows or all(fits(v) for v in ins)) \
             and all(v.dtype is d.dtype and (v.buffer < 0 or writes[v.buffer] == 1) for v in (*ins, out)) \
-            and (count(d.sizes(d.axes)) >= WIDE_APART or all(v.contiguous or _is_row(v, d) for v in whole))
+            and (d.n >= WIDE_APART or all(v.contiguous or _is_row(v, d) for v in whole))
 
     def before(n: int) -> list[int]:
         """Elementwise instructions that make operands, of the size of the array, for n alone."""
         found = [makers.get(v.buffer, -1) for v in instrs[n][2] if v.buffer >= 0 and len(readers[v.buffer]) == 1]
-        return [k for k in found if k >= 0 and fusable(instrs[k]) and count(instrs[k][1][0].shape) == count(d.shape)]
+        return [k for k in found if k >= 0 and size(instrs[k]) == d.rows * d.n]
 
     others = [k for k in readers[instrs[j][1][0].buffer] if k != i]
-    if not linked(j) or any(k < i or not fusable(instrs[k]) or count(instrs[k][1][0].shape) != count(d.shape) for k in others):
+    if not linked(j) or any(k < i or size(instrs[k]) != d.rows * d.n for k in others):
         return []
     chain = [*before(j), j]
     if len(chain) > 1 and (len(chain) > 2 or others or not linked(chain[0]) or before(chain[0])):
@@ -144,5 +153,5 @@ def saves_products(instrs: Sequence[Any], j: int, i: int, d: Domain, readers: Ma
     whole = [v for v in instrs[chain[0]][2] if not is_still(v)]
     # arrays that would have to stay for it, in the place of the one that is saved
     dying = sum([v.buffer >= 0 and v.buffer not in fixed and max(readers[v.buffer]) == chain[0] for v in whole])
-    nbytes = count(d.shape) * d.dtype.itemsize
+    nbytes = d.rows * row_nbytes
     return chain if dying < 2 and (not others or (nbytes >= LARGE_TWICE and nbytes * len(whole) <= CROWD)) else []

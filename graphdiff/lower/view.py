@@ -6,9 +6,12 @@ offset in bytes, sizes, and strides in elements.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
 from typing import Any
 
 
+@lru_cache(1024)                             # a program has few shapes
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """C-order strides in elements."""
     strides = []
@@ -19,11 +22,8 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def count(shape: tuple[int, ...]) -> int:
-    n = 1
-    for s in shape:
-        n *= s
-    return n
+def count(shape: Sequence[int]) -> int:
+    return prod(shape)
 
 
 def usage(instrs: Sequence[Any], n: int) -> tuple[list[int], list[int]]:
@@ -55,14 +55,15 @@ class View:
 
     __slots__ = ("_contiguous", "_layout", "buffer", "dtype", "index", "offset", "shape", "strides")
 
-    def __init__(self, buffer: int, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> None:
+    def __init__(self, buffer: int, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any,
+                 contiguous: bool | None = None) -> None:
         self.buffer = buffer
         self.offset = offset
         self.shape = shape
         self.strides = strides
         self.dtype = dtype
         self.index = -1
-        self._contiguous: bool | None = None
+        self._contiguous = contiguous            # None: nobody has looked
         self._layout: tuple[Any, ...] | None = None
 
     def __repr__(self) -> str:
@@ -135,10 +136,14 @@ class View:
         return [*[i for i in range(kept) if self.shape[i] <= 1], *order]
 
     def with_layout(self, shape: Any, strides: Any, shift: int = 0) -> View:
-        return View(self.buffer, self.offset + shift * self.dtype.itemsize, tuple(shape), tuple(strides), self.dtype)
+        offset = self.offset + shift * self.dtype.itemsize if shift else self.offset
+        return View(self.buffer, offset, tuple(shape), tuple(strides), self.dtype)
 
     def transpose(self, axes: Any) -> View:
         """Axis i of the result is axis axes[i] of this view."""
+        axes = tuple(axes)
+        if axes == tuple(range(len(axes))):
+            return self
         return self.with_layout([self.shape[a] for a in axes], [self.strides[a] for a in axes])
 
     def slice(self, starts: Any, steps: Any, sizes: Any) -> View:
@@ -154,10 +159,11 @@ class View:
         shape = tuple(shape)
         if shape == self.shape:
             return self
+        if not any(self.strides):                # one value for all
+            return View(self.buffer, self.offset, shape, (0,) * len(shape), self.dtype)
         lead = len(shape) - len(self.shape)
-        strides = [0] * lead + [0 if n == 1 and m != 1 else s
-                                for n, m, s in zip(self.shape, shape[lead:], self.strides, strict=True)]
-        return self.with_layout(shape, strides)
+        strides = (0,) * lead + tuple([0 if n == 1 and m != 1 else s for n, m, s in zip(self.shape, shape[lead:], self.strides, strict=True)])
+        return View(self.buffer, self.offset, shape, strides, self.dtype)
 
     def diagonal(self, axis1: int, axis2: int, offset: int = 0) -> View:
         """Both axes replaced by one at the end that runs along the diagonal, as numpy.diagonal."""
@@ -174,7 +180,7 @@ class View:
         if shape == self.shape:
             return self
         if self.contiguous or count(shape) == 0:
-            return self.with_layout(shape, contiguous_strides(shape))
+            return View(self.buffer, self.offset, shape, contiguous_strides(shape), self.dtype, True)
         old = [(n, s) for n, s in zip(self.shape, self.strides, strict=True) if n != 1]
         strides: list[int] = []
         i = j = 0

@@ -125,8 +125,10 @@ def _symmetric(ctx: Any, a: Any, b: Any) -> Any:
 
 def _together(ctx: Any, v: Any) -> Any:
     """v, or a copy of it where neither rows nor columns of its matrices have neighbours in memory: kernels would read them one by one."""
+    if nelements(v.shape) < _FEW:
+        return v
     steps = [s for n, s in zip(v.shape[-2:], v.strides[-2:], strict=True) if n > 1]
-    return ctx.copy(v) if nelements(v.shape) >= _FEW and steps and 1 not in steps and 0 not in v.strides else v
+    return ctx.copy(v) if steps and 1 not in steps and 0 not in v.strides else v
 
 
 def _matmul_lower(ctx: Any, node: Node) -> Any:

@@ -68,7 +68,9 @@ def _lower(kernel: str) -> Any:
         kept = [i for i in range(len(v.shape)) if i not in axes]
         v = v.transpose([*kept, *axes])
         dtype = node.dtype if node.dtype is not FLOAT16 else FLOAT32
-        order = list(range(len(kept))) if kernel in JOINING else v.stored_order(len(kept))
+        if kernel in JOINING:
+            return ctx.reshape(ctx.emit(kernel, ctx.new(v.shape[:len(kept)], dtype), [v], [len(axes)]), node.shape)
+        order = v.stored_order(len(kept))
         v = v.transpose([*order, *range(len(kept), len(v.shape))])
         out = ctx.emit(kernel, ctx.new(v.shape[:len(kept)], dtype), [v], [len(axes)])
         return ctx.reshape(out.transpose([order.index(i) for i in range(len(kept))]), node.shape)

@@ -142,7 +142,7 @@ def scales(order: Sequence[Node]) -> dict[Any, dict[int, Scale]]:
         if e.dtype.kind == "f":
             found.setdefault(key, {}).setdefault(id(e), Scale(e, axes))
 
-    falling = False
+    falling: list[Node] = []
     for node in order:
         name = node.op.name
         if name == "sum" and node.inputs[0].op.name == "exp":
@@ -152,13 +152,14 @@ def scales(order: Sequence[Node]) -> dict[Any, dict[int, Scale]]:
                 if x.op.name == "exp" and x.shape == node.shape and is_positive(other):
                     note(x, (), ())
         elif name in ("sigmoid", "softmax"):
-            falling = True
-    dividing = divisors(order, like(order, [e for by_id in found.values() for e in by_id])) if falling else ()
-    for node in order if dividing else ():
-        if id(node) in dividing:
-            if node.op.name == "softmax":
+            falling.append(node)
+    loose = divisors(order, None) if falling else ()
+    if any(id(node) in loose for node in falling):          # few have any, and what is alike is more to find
+        dividing = divisors(order, like(order, [e for by_id in found.values() for e in by_id]))
+        for node in falling:
+            if id(node) in dividing and node.op.name == "softmax":
                 note(node, ("softmax",), ())
-            elif node.op.name == "sigmoid":
+            elif id(node) in dividing:
                 note(node, ("sigmoid", node.inputs[0].op.name == "negative"), ())
     return found
 

@@ -28,42 +28,35 @@ Ordered = tuple[list[Node], list[Node]]
 def merge(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
     """One node for equal ops on equal operands. A barrier's attrs hold a token, so barriers stay apart."""
     table: dict[Any, Node] = {}
-    new: dict[int, Node] = {}
+    new: dict[int, Node] = {}                # of nodes that another one takes the place of
     kept: list[Node] = []
     for node in order:
-        op = node.op
-        name = op.name
+        name = node.op.name
+        inputs = node.inputs
         if name == "constant":
             value = node._attrs[0]
             key: Any = (value.dtype.char, value.shape, value.tobytes()) if value.nbytes <= 1024 else id(value)
-            here = node
         elif name == "input":
-            new[id(node)] = node
             kept.append(node)
             continue
         elif name == "variable":
             key = ("variable", id(node._attrs[0]))
-            here = node
         else:
-            old = node.inputs
-            inputs = tuple([new[id(x)] for x in old])
+            for x in inputs:
+                if id(x) in new:
+                    inputs = tuple([new.get(id(y), y) for y in inputs])
+                    break
             attrs = node._attrs
             if attrs:
                 attrs = tuple([a.hex() if type(a) is float else a for a in attrs])       # 0.0 == -0.0, but they are two fills
-            key = (name, attrs, tuple([id(x) for x in inputs]))
-            here = None
+            key = (name, attrs, *[id(x) for x in inputs])
         known = table.get(key)
         if known is None:
-            if here is None:
-                here = node
-                for a, b in zip(inputs, old):  # noqa: B905
-                    if a is not b:
-                        here = node._replace(inputs)
-                        break
-            known = table[key] = here
-            kept.append(here)
-        new[id(node)] = known
-    return kept, [new[id(o)] for o in outputs]
+            known = table[key] = node if inputs is node.inputs else node._replace(inputs)
+            kept.append(known)
+        if known is not node:
+            new[id(node)] = known
+    return kept, [new.get(id(o), o) for o in outputs]
 
 
 def sooner(node: Node, inputs: Sequence[Node]) -> float:
@@ -353,13 +346,20 @@ def foldable(order: Sequence[Node], outputs: Sequence[Node]) -> list[Node]:
 
 def replace_constants(order: Sequence[Node], outputs: Sequence[Node], values: dict[int, Any]) -> Ordered:
     """Folded nodes (by id) as constants that keep their line and name."""
-    new: dict[int, Node] = {}
+    new: dict[int, Node] = {}                # of nodes that another one takes the place of
+    kept: list[Node] = []
     for node in order:
+        here = node
         if id(node) in values:
             array = values[id(node)]
             array.flags.writeable = False
-            new[id(node)] = new_node(CONSTANT, (), (array,), node.shape, node.dtype, node._site, node.origin, node.name, node.scope,
-                                     node.serial)
+            here = new_node(CONSTANT, (), (array,), node.shape, node.dtype, node._site, node.origin, node.name, node.scope, node.serial)
         else:
-            new[id(node)] = renewed(node, new)
-    return list(new.values()), [new[id(o)] for o in outputs]
+            for x in node.inputs:
+                if id(x) in new:
+                    here = node._replace(tuple([new.get(id(y), y) for y in node.inputs]))
+                    break
+        if here is not node:
+            new[id(node)] = here
+        kept.append(here)
+    return kept, [new.get(id(o), o) for o in outputs]

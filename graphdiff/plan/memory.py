@@ -76,11 +76,8 @@ def plan_memory(instrs: Sequence[Any], nbytes: Sequence[int], fixed: dict[int, i
                 in_place: bool = True) -> tuple[list[int], int]:
     """(place of every buffer, arena bytes). `fixed` gives the places of buffers that live outside the arena."""
     last = [-1] * len(nbytes)
-    for i, (_, outs, ins, _, _) in enumerate(instrs):
-        for v in ins:
-            if v.buffer >= 0:
-                last[v.buffer] = i
-        for v in outs:
+    for i, instr in enumerate(instrs):
+        for v in (*instr[2], *instr[1]):
             if v.buffer >= 0:
                 last[v.buffer] = i
     places: list[Any] = [None] * len(nbytes)
@@ -129,13 +126,17 @@ def _made_there(instrs: Sequence[Any], nbytes: Sequence[int], fixed: dict[int, i
                                 and _is_alone(v, candidates, ins)):
                             there[b] = fixed[out.buffer]
                             break
-        touched.update([v.buffer for v in outs])
+        for out in outs:
+            touched.add(out.buffer)
     return there
 
 
 def _is_alone(v: Any, candidates: Any, ins: Any) -> bool:
     """Is what is read of a view's buffer the view, by operands that are candidates too?"""
-    return all(w is v or w.buffer != v.buffer or (w.offset == v.offset and w.strides == v.strides and w in candidates) for w in ins)
+    for w in ins:
+        if w is not v and w.buffer == v.buffer and not (w.offset == v.offset and w.strides == v.strides and w in candidates):
+            return False
+    return True
 
 
 def is_same(out: Any, v: Any, nbytes: Sequence[int]) -> bool:
@@ -146,9 +147,12 @@ def is_same(out: Any, v: Any, nbytes: Sequence[int]) -> bool:
 
 def unread(k: int, outs: Any, ins: Any, lines: Any) -> list[Any]:
     """The operands of a group that no operation reads after the one that writes output k."""
-    written = max(i for i, line in enumerate(lines) if line[2] == k)
-    later = {v for line in lines[written + 1:] for v in line[3:]}
-    return [v for i, v in enumerate(ins) if len(outs) + i not in later]
+    later: set[int] = set()
+    for line in reversed(lines):
+        if line[2] == k:
+            break
+        later.update(line[3:])
+    return [v for i, v in enumerate(ins, len(outs)) if i not in later]
 
 
 def _dying(out: Any, candidates: Any, ins: Any, i: int, last: list[int], places: list[Any], nbytes: Sequence[int], reused: set[int]) -> int:

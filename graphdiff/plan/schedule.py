@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from ..graph.node import Node
 from ..graph.walk import toposort
@@ -23,79 +24,103 @@ def schedule(outputs: Sequence[Node]) -> list[Node]:
     if len(made) > MOST:
         return made
     nbytes = _sizes(made, outputs)
-    most = sum(nbytes.values())
-    if most < LEAST:
+    if sum(nbytes) < LEAST:
         return made
-    needed = _peak(made, nbytes)
+    graph = _Numbered(made, outputs, nbytes)
+    needed = graph.peak(range(len(made)))
     if needed < LEAST:
         return made
-    deep = _depth_first(outputs, made, nbytes)
-    return deep if _peak(deep, nbytes) < CLEARLY * needed else made
+    deep = graph.depth_first()
+    return [made[i] for i in deep] if graph.peak(deep) < CLEARLY * needed else made
 
 
-def _sizes(order: Sequence[Node], outputs: Sequence[Node]) -> dict[int, int]:
-    """id(node) -> bytes of the arena it takes: none for views of others, what the caller has, and results, which lie in his arrays."""
+def _sizes(order: Sequence[Node], outputs: Sequence[Node]) -> list[int]:
+    """Bytes of the arena that nodes take: none for views of others, what the caller has, and results, which lie in his arrays."""
     outside = {id(o) for o in outputs}
-    return {id(n): 0 if n.op.family == "leaf" or n.op.name in SHOWN or id(n) in outside else int(n.size) * n.dtype.itemsize for n in order}
+    return [0 if n.op.family == "leaf" or n.op.name in SHOWN or id(n) in outside else int(prod(n.shape)) * n.dtype.itemsize for n in order]
 
 
-def _owners(order: Sequence[Node]) -> dict[int, int]:
-    """id(node) -> id of the node whose memory it is: its own, or of a view that of what it shows."""
-    owner: dict[int, int] = {}
-    for n in order:
-        owner[id(n)] = owner[id(n.inputs[0])] if n.op.name in SHOWN and n.inputs else id(n)
-    return owner
+class _Numbered:
+    """Nodes by their number in the order in which they were made."""
 
+    def __init__(self, made: Sequence[Node], outputs: Sequence[Node], nbytes: Sequence[int]) -> None:
+        number = {id(n): i for i, n in enumerate(made)}
+        self.nbytes = nbytes
+        self.outputs = [number[id(o)] for o in outputs]
+        self.operands: list[list[int]] = []
+        self.reads: list[set[int]] = []          # the memory in the arena that a node reads
+        self.elementwise: list[bool] = []
+        owner = list(range(len(made)))           # whose memory it is: a node's own, or of a view that of what it shows
+        for i, n in enumerate(made):
+            operands = [number[id(x)] for x in n.inputs]
+            self.operands.append(operands)
+            self.reads.append({b for x in operands if nbytes[b := owner[x]]})
+            op = n.op
+            self.elementwise.append(op.family == "elementwise")
+            if op.name in SHOWN and operands:
+                owner[i] = owner[operands[0]]
 
-def _peak(order: Sequence[Node], nbytes: dict[int, int]) -> int:
-    """The bytes that are there at once at most, about: an elementwise operation may write over an operand that dies with it."""
-    owner = _owners(order)
-    last: dict[int, int] = {}
-    for i, n in enumerate(order):
-        for x in n.inputs:
-            last[owner[id(x)]] = i
-    now = most = 0
-    for i, n in enumerate(order):
-        dying = sum([nbytes[b] for b in {owner[id(x)] for x in n.inputs} if last[b] == i])
-        own = nbytes[id(n)]
-        if n.op.family == "elementwise":
-            now -= dying
-            most = max(most, now + max(own, dying))
-            now += own
-        else:
-            now += own
-            most = max(most, now)
-            now -= dying
-        if own and id(n) not in last:        # nobody reads it
-            now -= own
-    return most
+    def peak(self, order: Sequence[int]) -> int:
+        """The bytes that are there at once at most, about: an elementwise operation may write over an operand that dies with it."""
+        nbytes, reads, elementwise = self.nbytes, self.reads, self.elementwise
+        last = [-1] * len(order)
+        for at, i in enumerate(order):
+            for b in reads[i]:
+                last[b] = at
+        now = most = 0
+        for at, i in enumerate(order):
+            own, dying = nbytes[i], 0
+            for b in reads[i]:
+                if last[b] == at:
+                    dying += nbytes[b]
+            here = now + own
+            now = here - dying
+            if elementwise[i] and dying:
+                here = max(now, here - own)
+            if here > most:
+                most = here
+            if own and last[i] < 0:              # nobody reads it
+                now -= own
+        return most
 
-
-def _depth_first(outputs: Sequence[Node], made: Sequence[Node], nbytes: dict[int, int]) -> list[Node]:
-    """Operands right before what uses them; of several, first the one that needs most beside what it leaves (Sethi, Ullman 1970)."""
-    needs: dict[int, int] = {}
-    first: dict[int, list[Node]] = {}
-    for n in made:
-        operands = list({id(x): x for x in n.inputs}.values())
-        if len(operands) > 1:
-            operands.sort(key=lambda x: nbytes[id(x)] - needs[id(x)])
-        held = most = 0
-        for x in operands:
-            most = max(most, held + needs[id(x)])
-            held += nbytes[id(x)]
-        needs[id(n)] = max(most, held + nbytes[id(n)])
-        first[id(n)] = operands
-    done: set[int] = set()
-    order: list[Node] = []
-    stack = [(n, False) for n in reversed(outputs)]
-    while stack:
-        n, ready = stack.pop()
-        if id(n) in done:
-            continue
-        if ready or not n.inputs:
-            done.add(id(n))
-            order.append(n)
-            continue
-        stack.append((n, True))
-        stack.extend([(x, False) for x in reversed(first[id(n)]) if id(x) not in done])
-    return order
+    def depth_first(self) -> list[int]:
+        """Operands right before what uses them; of several, first the one that needs most beside what it leaves (Sethi, Ullman 1970)."""
+        nbytes = self.nbytes
+        needs: list[int] = []
+        frees: list[int] = []                    # what it needs beside what it leaves
+        first: list[list[int]] = []
+        for own, operands in zip(nbytes, self.operands, strict=True):
+            if len(operands) == 2:
+                a, b = operands
+                operands = [a] if a == b else [b, a] if frees[b] > frees[a] else operands
+            elif len(operands) > 2:
+                operands = sorted(dict.fromkeys(operands), key=frees.__getitem__, reverse=True)
+            held = most = 0
+            for x in operands:
+                if held + needs[x] > most:
+                    most = held + needs[x]
+                held += nbytes[x]
+            if held + own > most:
+                most = held + own
+            needs.append(most)
+            frees.append(most - own)
+            first.append(operands)
+        done = bytearray(len(needs))
+        order: list[int] = []
+        stack = self.outputs[::-1]
+        while stack:
+            i = stack.pop()
+            if i < 0:                            # its operands are done
+                i = ~i
+            elif done[i]:
+                continue
+            elif first[i]:
+                stack.append(~i)
+                for x in reversed(first[i]):
+                    if not done[x]:
+                        stack.append(x)
+                continue
+            if not done[i]:
+                done[i] = 1
+                order.append(i)
+        return order
