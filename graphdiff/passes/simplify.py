@@ -247,7 +247,8 @@ def _tested(node: Node) -> Node | None:
         return None
     answer = np.asarray(node.op.name == "isfinite")
     answer.flags.writeable = False
-    number = new_node(CONSTANT, (), (answer,), (), node.dtype, node._site, node.origin, None, node.scope, sooner(node, node.inputs))
+    serial = sooner(node, node.inputs) if node.shape else node.serial
+    number = new_node(CONSTANT, (), (answer,), (), node.dtype, node._site, node.origin, None, node.scope, serial)
     if not node.shape:
         return number
     from ..graph.opdef import lookup
