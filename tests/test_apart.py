@@ -86,9 +86,9 @@ def test_one_of_two_that_lie_apart(name, dtype):
 @pytest.mark.parametrize("dtype", ["int64", "float64", "float32", "int32"])
 @pytest.mark.parametrize("name", ["equal", "less", "add", "maximum", "logical_and"])
 def test_two_operands_from_memory_of_which_one_lies_apart(name, dtype):
-    x = some((310, 1001), dtype)
+    x = some((610, 1001), dtype)
     for view in (np.s_[:, ::2], np.s_[:, ::-2], np.s_[:, ::3], np.s_[:, ::-1]):
-        wide = some((310, 3003), dtype, 1)
+        wide = some((610, 3003), dtype, 1)
         part = wide[view][:, :1001]
         got = run(lambda a, b: getattr(gd, name)(a, b[view][:, :1001]), x, wide)       # noqa: B023
         np.testing.assert_array_equal(got, getattr(np, name)(x, part))
