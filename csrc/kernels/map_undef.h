@@ -21,6 +21,8 @@
 #undef GD_MAP2
 #undef GD_MAP2_SINGLE
 #undef GD_MAP2_STEPPED
+#undef GD_PICKED_STEPPED
+#undef GD_PICKS
 #undef GD_SINGLE
 #undef GD_MAP2_CALM
 #undef GD_MAP3
