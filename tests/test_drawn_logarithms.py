@@ -119,7 +119,8 @@ def compare(seed):
         at = [(scale * np.array([choose.gauss(0, 1) for _ in range(x.size)])).astype("float32").reshape(x.shape) for x in xs]
         good, plain, good_32, plain_32 = [dict(zip(outputs, f(*[a.astype(f.inputs[0].dtype.name) for a in at]), strict=True)) for f in functions]
         with np.errstate(all="ignore"):
-            sure, plain_sure = [{k for k in outputs if np.isfinite(a[k]).all() and near(b[k], a[k], 0.02)} for a, b in ((good, good_32), (plain, plain_32))]
+            sure, plain_sure = [{k for k in outputs if np.isfinite(a[k]).all() and near(b[k], a[k], 0.02)}
+                                for a, b in ((good, good_32), (plain, plain_32))]
             for a, b, size in PAIRS:
                 if a in sure and b in sure and size in sure:
                     assert near(good[a], good[b], 1e-4 if "second" in a else 1e-8, good[size] + 1e-3), (scale, a, good[a], good[b])
