@@ -217,3 +217,14 @@ def test_errors_in_callbacks_are_at_their_own_line():
     # What backward makes belongs to the line of the node it differentiates, as all adjoints do.
     y = square(lambda g, out, a: 2 * a * g)(x)
     assert gd.grad(gd.sum(y), x).site.line == y.site.line
+
+
+def test_a_backward_that_returns_nothing_is_refused():
+    """A forgotten return would be a gradient of zeros without a word; a None among several is one."""
+    x, y = gd.input("x", (3,)), gd.input("y", (3,))
+    with pytest.raises(GradientError, match="returned nothing"):
+        gd.grad(gd.sum(gd.custom_gradient(lambda a: a * 2, lambda g, out, a: None)(x)), x)
+    part = gd.custom_gradient(lambda a, b: a * b, lambda g, out, a, b: (g * b, None))
+    got = gd.function([x, y], gd.grad(gd.sum(part(x, y)), [x, y]))(np.ones(3), np.full(3, 4.0))
+    assert got[0].tolist() == [4, 4, 4] and got[1].tolist() == [0, 0, 0]
+    checked(2)

@@ -4,11 +4,14 @@ import importlib
 import pickle
 import pkgutil
 
+import numpy as np
 import pytest
+from counting import checked
 from hypothesis import given
 from hypothesis import strategies as st
 
 import graphdiff
+import graphdiff as gd
 from graphdiff import errors
 from graphdiff.errors import compose, show_name
 
@@ -122,3 +125,27 @@ def test_every_exception_of_the_package_is_of_the_tree_says_what_it_is_and_has_a
                 assert issubclass(value, errors.GraphdiffError) and (value.__doc__ or "").endswith("."), value
     assert {"GraphdiffError", *TREE} <= set(found)
     assert all(getattr(graphdiff.errors, name) is found[name] and found[name].__module__ == "graphdiff.errors" for name in TREE)
+
+
+def test_operands_of_two_dtypes_have_their_own_names():
+    """What is brought to the dtype of the other is shown as it was given."""
+    x, w = gd.input("pixels", (3, 4), "float32"), gd.variable(np.zeros((5, 2)), "weights")
+    for build in (lambda: x @ w, lambda: w @ x, lambda: x + w, lambda: x ** w, lambda: gd.maximum(w, x), lambda: gd.einsum("ij,jk->ik", x, w),
+                  lambda: gd.where(x > 0, x, w), lambda: gd.concatenate([x, w]), lambda: gd.hypot(x, w)):
+        with pytest.raises(errors.ShapeError) as caught:
+            build()
+        text = str(caught.value)
+        assert "pixels float32[3, 4] input" in " ".join(text.split()) and "weights float64" in " ".join(text.split()) and " cast" not in text, text
+        checked()
+
+
+def test_operands_are_named_where_named_sizes_turn_out_not_to_fit():
+    x, z = gd.input("rows", ("b", 4)), gd.input("offsets", ("c",))
+    for build in (lambda: x.sum(1) + z, lambda: z @ x, lambda: gd.einsum("ij,i->j", x, z), lambda: gd.stack([z, x[:, 0]]),
+                  lambda: gd.where(z > 0, z, x[:, 1])):
+        f = gd.function([x, z], build())
+        with pytest.raises(errors.ShapeError) as caught:
+            f(np.ones((3, 4)), np.ones(2))
+        assert "offsets" in str(caught.value) and "build in" not in str(caught.value).splitlines()[0], str(caught.value)
+        assert "\n  at " in str(caught.value) and "test_errors.py" in str(caught.value)
+        checked()

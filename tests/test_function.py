@@ -576,6 +576,8 @@ def test_cost_counts_what_is_computed():
                      (gd.segment_max(x[:2], np.array([0, 1]), 100), 8), (gd.exp(x.T), 12), (gd.attention(q, q, q), 2 * 2 * 5 * 5 * 8 + 5 * 2 * 5 * 5)):
         assert sum(r["flops"] for r in gd.function([x, i, q], y).cost()) == flops
     assert str([r["flops"] for r in gd.function([w], gd.exp(w.T)).cost()]) == "[0, n*4]"
+    net = gd.function([w], gd.sum(gd.tanh(gd.exp(w) @ w.T), axis=1))
+    assert [r["op"] for r in net.cost()] == ["exp", "transpose", "matmul", "tanh", "sum"] and str(net.cost()[2]["flops"]) == "n**2*8"
     checked(len(moved) + 7)
 
 
@@ -680,3 +682,16 @@ def test_sizes_that_disagree_name_the_argument():
         f(np.ones((3, 3)), np.ones(3))
     with pytest.raises(ShapeError, match=r"argument i: size b is 3 elsewhere, but 2 here"):
         f(np.ones((3, 4)), np.ones(2))
+
+
+def test_tests_of_integers_for_what_only_floats_can_be():
+    """They are constants, but where a cast overflows."""
+    for dtype in ("bool", "uint8", "int32", "int64"):
+        x, a = gd.input("x", (3, 2), dtype), np.array([[0, 1], [1, 0], [1, 1]], dtype)
+        f = gd.function([x], [gd.isnan(x), gd.isinf(x), gd.isfinite(x), gd.isfinite(x[0, 0])])
+        assert not any("isnan" in line or "isfinite" in line for line in str(f.program).splitlines())
+        assert [np.asarray(v).tolist() for v in f(a)] == [np.isnan(a).tolist(), np.isinf(a).tolist(), np.isfinite(a).tolist(), True]
+        checked(4)
+    x = gd.input("x", (2,), "int64")
+    f = gd.function([x], [gd.isinf(x.astype("float16")), gd.isinf(x)])
+    assert [v.tolist() for v in f(np.array([1, 70000]))] == [[False, True], [False, False]]

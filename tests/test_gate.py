@@ -7,7 +7,7 @@ import pytest
 from counting import checked
 
 import graphdiff as gd
-from graphdiff.errors import DTypeError
+from graphdiff.errors import DTypeError, ShapeError
 
 SHAPE = (4, 6)
 OPS = {
@@ -557,3 +557,61 @@ def test_subclasses_are_bound_as_they_are(tmp_path):
         a[0, 0] = 7.0
         assert call()[0, 0] == 14 and f(a)[0, 0] == 14 and type(call()) is np.ndarray
         checked(3)
+
+
+class Lying(np.ndarray):
+    """Says that it is larger than it is, and may be written to."""
+
+    shape = property(lambda self: (1000, 1000))
+    flags = property(lambda self: np.empty((1000, 1000)).flags)
+    strides = property(lambda self: (8000, 8))
+
+
+def test_what_a_subclass_says_of_its_memory_is_not_believed():
+    x = gd.input("x", (1000, 1000))
+    f, g = gd.function([x], x * 2), gd.function([x], [x * 2, x + 1])
+    whole, small = np.ones((1000, 1000)), np.zeros((2, 2))
+    for bad in (small.view(Lying), np.broadcast_to(0.0, (1000, 1000)).view(Lying)):
+        with pytest.raises((ShapeError, DTypeError), match=r"out\[0\]"):
+            f.bind(whole, out=bad)
+        with pytest.raises((ShapeError, DTypeError), match=r"out\[1\]"):
+            g.bind(whole, out=[np.empty_like(whole), bad])
+        with pytest.raises((ShapeError, ValueError)):
+            f(whole, out=bad)
+        checked(3)
+    assert not small.any()
+    honest = np.zeros((1000, 1000)).view(Lying)
+    out = f.bind(whole, out=honest)()
+    assert out is honest and (np.asarray(out) == 2).all()
+    with pytest.raises(ValueError, match="resize"):
+        honest.resize((3000, 3000), refcheck=False)
+    checked(2)
+
+
+class Converts:
+    def __init__(self, array):
+        self.array = array
+
+    def __array__(self, dtype=None, copy=None):
+        return self.array
+
+
+def test_no_mask_is_dropped():
+    """NumPy drops the masks of arrays in a list, and of what an object turns into."""
+    m = np.ma.masked_array([1.0, 2.0, 3.0], mask=[0, 1, 0])
+    x, y = gd.input("x", (3,)), gd.input("weights", (2, 3))
+    f, g = gd.function([x], x * 2), gd.function([y], y * 2)
+    at = np.ma.masked_array([0, 1], mask=[0, 1])
+    v = gd.variable(np.zeros(3), "v")
+    for call, name in ((lambda: g([m, m]), "argument weights"), (lambda: g([[1.0, 2.0, 3.0], m]), "argument weights"),
+                       (lambda: f([1.0, np.ma.masked, 2.0]), "argument x"), (lambda: f(Converts(m)), "argument x"),
+                       (lambda: f.bind(Converts(m)), "argument x"), (lambda: gd.constant([m, m]), "value"),
+                       (lambda: gd.constant(Converts(m)), "value"), (lambda: setattr(v, "value", [1.0, np.ma.masked, 2.0]), "value"),
+                       (lambda: setattr(v, "value", Converts(m)), "value"), (lambda: x[at], "index"), (lambda: x[[0, np.ma.masked]], "index"),
+                       (lambda: gd.take(x, [0, np.ma.masked]), "indices"), (lambda: gd.add(x, [1.0, np.ma.masked, 2.0]), "operand")):
+        with pytest.raises(TypeError, match=f"{name}.*masked arrays are not supported"):
+            call()
+        checked()
+    assert f(Converts(m.data)).tolist() == [2.0, 4.0, 6.0]
+    with pytest.raises(DTypeError, match="argument x"):         # it makes an array at every call, which a bound one would not see
+        f.bind([1.0, 2.0, 3.0])

@@ -428,3 +428,19 @@ def test_matrices_without_neighbours_in_memory_have_the_bits_of_those_with(dtype
             want = gd.function([u, v], u @ v)(*dense)
             np.testing.assert_allclose(got, want, rtol=1e-5 if dtype == "float32" else 1e-12, err_msg=name)
             checked()
+
+
+def test_bools_by_a_vector_whatever_the_bytes():
+    """The first terms are tested as one word, the others in blocks: where the only true pair is does not matter."""
+    rng = np.random.default_rng(0)
+    for terms in (1, 7, 8, 9, 15, 16, 17, 63, 64, 65, 72, 73, 200, 1000):
+        a = np.zeros((terms + 4, terms), bool)
+        a[:terms] = np.eye(terms, dtype=bool)
+        a[terms:] = rng.random((4, terms)) < [[0.0], [0.01], [0.5], [1.0]]
+        for v in (np.ones(terms, bool), np.zeros(terms, bool), np.eye(1, terms, terms - 1, dtype=bool)[0], rng.random(terms) < 0.3):
+            x, y = gd.input("x", a.shape, "bool"), gd.input("y", v.shape, "bool")
+            got = gd.function([x, y], [x @ y, y @ x.T, x @ gd.stack([y, y], 1), x[:, ::-1] @ y[::-1]])(a, v)
+            want = (a & v).any(1)
+            for part in (got[0], got[1], got[2][:, 0], got[2][:, 1], got[3]):
+                assert np.array_equal(part, want), terms
+                checked()

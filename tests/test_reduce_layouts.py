@@ -368,3 +368,32 @@ def test_extremes_of_rows_that_begin_anywhere_in_a_cache_line(dtype: str) -> Non
                     minus = np.any(zeros & np.signbit(part), axis=0) if name == "min" else ~np.any(zeros & ~np.signbit(part), axis=0)
                     assert np.array_equal(np.signbit(got[want == 0]), minus[want == 0]), (name, x.shape, first)
                 checked()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+def test_extremes_of_short_rows(dtype):
+    """Four rows at a time where registers allow it: the values and the one NaN of any other way, in rows side by side or apart."""
+    rng = np.random.default_rng(3)
+    for n in (7, 8, 9, 15, 16, 17, 24, 31, 33, 49, 63, 64, 65, 100, 127, 128, 129, 200, 255, 256, 257):
+        for rows in (1, 3, 4, 5, 11):
+            a = rng.standard_normal((rows, n + 3)) * 100
+            if dtype.startswith("float"):
+                a[rng.random(a.shape) < 0.02] = np.nan
+                a[rows // 2] = np.where(rng.random(n + 3) < 0.5, 0.0, -0.0)
+                a[-1, :n // 2] = -np.inf
+            a = a.astype(dtype)
+            for part in (a[:, :n], a[:, 3:], np.ascontiguousarray(a[:, :n])):
+                x = gd.input("x", a.shape if part.base is a else part.shape, dtype)
+                first = 3 if part.base is a and part.ctypes.data != a.ctypes.data else 0
+                y = x[:, first:first + n] if part.base is a else x
+                f = gd.function([x], [gd.max(y, axis=1), gd.min(y, axis=1), gd.stack([gd.max(y, axis=1), gd.min(y, axis=1)], axis=1)])
+                high, low, both = f(a if part.base is a else part)
+                assert np.array_equal(high, part.max(1), equal_nan=True) and np.array_equal(low, part.min(1), equal_nan=True), (n, rows)
+                assert np.array_equal(both, np.stack([high, low], 1), equal_nan=True)
+                if dtype.startswith("float"):
+                    kept = ~np.isnan(high)
+                    zeros = kept & (high == 0)
+                    assert not np.signbit(high[zeros & (part == 0).all(1) & ~np.signbit(part).all(1)]).any()
+                    assert np.signbit(low[zeros & (low == 0) & np.signbit(part).any(1)]).all()
+                    assert len({v.tobytes() for v in high[~kept]}) <= 1
+                checked()

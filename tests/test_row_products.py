@@ -1,5 +1,5 @@
-"""One row by a matrix: narrow ones without gaps, which are read as they lie, and wide ones of few terms, whose rows are read two lanes at a
-time. The bits are those of the same matrix lying transposed, which is read in lanes (see gemm_t.inc)."""
+"""One row by a matrix: narrow ones without gaps, which are read as they lie, and wide ones of few terms, whose rows are read four or
+eight apart at a time. The bits are those of the same matrix lying transposed, which is read in lanes (see gemm_t.inc)."""
 import numpy as np
 import pytest
 from counting import checked
@@ -127,3 +127,27 @@ def test_two_rows_by_no_rows_or_no_terms():
         assert called(lambda x, y: x @ y.T, drawn((2, 300), dtype), np.empty((0, 300), dtype)).shape == (2, 0)
         assert called(lambda x, y: x @ y.T, np.empty((3, 0), dtype), np.empty((40, 0), dtype)).tobytes() == np.zeros((3, 40), dtype).tobytes()
         checked(2)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_by_matrices_of_a_batch(dtype):
+    """In whatever way a matrix is read, by itself or as one of many, and with what follows done to it while it is in the caches."""
+    for count, terms, columns in [(3, 1, 40), (70, 5, 100), (5, 7, 33), (5, 8, 127), (4, 9, 200), (6, 11, 257), (4, 12, 64), (40, 16, 500), (3, 17, 129),
+                                  (3, 31, 130), (4, 32, 512), (2, 33, 1025), (3, 47, 257), (2, 64, 512), (2, 64, 1111), (2, 65, 300), (9, 24, 5000)]:
+        a, b = drawn((1, terms), dtype), drawn((count, terms, columns), dtype, 1)
+        many = called(gd.matmul, a, b)
+        each = drawn((count, 1, terms), dtype, 2)
+        of_each = called(gd.matmul, each, b)
+        bias = drawn((columns,), dtype, 3)
+        done = called(lambda x, y, z: gd.tanh(2 * (x @ y) + z), each, b, bias)
+        plain = called(lambda p, z: gd.tanh(2 * p + z), of_each, bias)
+        same(done, plain, (count, terms, columns, "followed"))
+        for i in (0, count // 2, count - 1):
+            turned = b[i].T.copy()
+            same(many[i], called(lambda x, y: x @ y.T, a, turned), (count, terms, columns))
+            same(of_each[i], called(lambda x, y: x @ y.T, each[i], turned), (count, terms, columns, "each"))
+            for first in (0, 3):
+                same(called(gd.matmul, a, placed(b[i], first)), many[i], (terms, columns, first))
+            same(product_with_gaps(a, b[i], 1, columns + 7), many[i], (terms, columns, "gaps"))
+        two = called(gd.matmul, each, b, threads=2)
+        same(two, of_each, (count, terms, columns, "threads"))

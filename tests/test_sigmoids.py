@@ -90,3 +90,16 @@ def test_derivatives_that_ask_for_both_sigmoids(n, dtype):
         (ops,) = lines(has_bits_of_operations(used, outputs, [a, b, c] if len(used) == 3 else [a, c]))
         assert stand_together(ops)
         checked()
+
+
+def test_sigmoids_of_a_chain_of_negatives():
+    """x, -x and -(-x), kept apart by stop_gradient, or by a checkpoint: no sigmoid belongs to two pairs."""
+    x = gd.input("x", (6,))
+    n = -x
+    far = -gd.stop_gradient(n)
+    a = np.linspace(-3, 3, 6)
+    for ys in ([x, n, far], [far, n, x], [n, far, x], [x, n, far, -gd.stop_gradient(far)]):
+        got = gd.function([x], [gd.sigmoid(y) for y in ys])(a)
+        for y, v in zip(ys, got, strict=True):
+            assert np.array_equal(v, gd.function([x], gd.sigmoid(y), passes=())(a))
+            checked()

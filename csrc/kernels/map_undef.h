@@ -17,7 +17,7 @@
 #undef GD_TERNARY_ANY
 #undef GD_MAP1
 #undef GD_MAP1_STEPPED
-#undef GD_EVENS
+#undef GD_MAP_EVENS
 #undef GD_MAP2
 #undef GD_MAP2_SINGLE
 #undef GD_MAP2_STEPPED

@@ -276,7 +276,10 @@ class Function:
 
         Bytes are those of a node's operands and its result, as if it ran alone; elements that are only moved count no FLOPs.
         """
-        order = schedule([*self.outputs, *[n for _, n in self.updates]])
+        outputs = [*self.outputs, *[n for _, n in self.updates]]
+        order = toposort(outputs)
+        if not any(has_dims(n.shape) for n in order):       # another order is chosen by bytes
+            order = schedule(outputs)
         rows = []
         for n in order:
             if n.op.family == "leaf":
@@ -338,14 +341,17 @@ class Bound(Call):
         self.arguments = tuple(arrays)
         w = self._workspace = Workspace(loaded)
         if out is None:
-            results = [new_array(s, d) for s, d in loaded.out_specs]
+            given = results = [new_array(s, d) for s, d in loaded.out_specs]
         else:
-            results = in_structure(function.keys, out, len(function.outputs))
-            for i, (t, (shape, dtype)) in enumerate(zip(results, loaded.out_specs, strict=True)):
+            given = in_structure(function.keys, out, len(function.outputs))
+            results = []
+            for i, (t, (shape, dtype)) in enumerate(zip(given, loaded.out_specs, strict=True)):
                 name = called(function.keys, i)
-                Gate(name, shape, dtype).check(t, convert=False, read=False)
+                # Of a subclass a plain view, which tells the truth about its memory.
+                t = Gate(name, shape, dtype).check(t, convert=False, read=False)
                 if t.shape != shape or not t.flags.writeable:
                     raise ShapeError(f"{name}: a writeable array of shape {list(shape)} is needed")
+                results.append(t)
             check_apart(results, function.keys)
             if share_memory(results, arrays):
                 raise ShapeError("out: an array overlaps one of the arguments")
@@ -353,9 +359,9 @@ class Bound(Call):
         for number, buffer in enumerate(self._held, FIRST):
             w.bases[number] = buffer
         # An array that something refers to weakly refuses resize(refcheck=False), which would free the memory pointed to.
-        self._guards = [weakref.ref(a) for a in [*arrays, *results]]
+        self._guards = [weakref.ref(a) for a in [*arrays, *results, *given]]
         keys = function.keys
-        outputs = results[0] if keys is None else tuple(results) if keys is tuple else dict(zip(keys, results, strict=True))
+        outputs = given[0] if keys is None else tuple(given) if keys is tuple else dict(zip(keys, given, strict=True))
         super().__init__(place(w.job), outputs, lambda status: loaded._more(w, status), (lambda: loaded.run(w)) if loaded.locks else None)
 
     def __reduce_ex__(self, protocol: Any) -> Any:

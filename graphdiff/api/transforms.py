@@ -32,7 +32,8 @@ def vjp(y: Any, x: Any, cotangent: Any) -> Any:
 
 @public
 def jacobian(y: Any, x: Any, mode: str = "auto") -> Any:
-    """All first derivatives of y, of shape y.shape + x.shape and x's dtype, as gradients have it (a list for a list of x).
+    """All first derivatives of y, of shape y.shape + x.shape and x's dtype, as gradients have it (a list for a list of x); zeros where y
+    does not depend on x.
 
     mode: "reverse" (one sweep an element of y), "forward" (one an element of x), "auto" (the fewer). What the sweeps are made for
     must have known sizes: y in reverse mode, x in forward mode; the other may have named ones. Else a ShapeError.
@@ -98,8 +99,8 @@ def _units(node: Node) -> list[Any]:
 
 @public
 def hessian(y: Any, x: Any) -> Any:
-    """All second derivatives of a scalar y, of shape x.shape + x.shape. The sizes of x must be known (ShapeError); `hvp` takes
-    named ones."""
+    """All second derivatives of a scalar y, of shape x.shape + x.shape, zeros where y does not depend on x. The sizes of x must be known
+    (ShapeError); `hvp` takes named ones."""
     if isinstance(x, (list, tuple)):
         return [[jacobian(g, b) for b in x] for g in grad(y, list(x), unconnected="zero")]
     return jacobian(grad(y, x, unconnected="zero"), x)
@@ -145,6 +146,8 @@ def _custom_vjp(g: Node, node: Node, needs: Any) -> Any:
     else:
         with calling_back():
             parts = rule.backward(g, node, *xs)
+    if parts is None:
+        raise GradientError(f"the custom gradient {rule.name} returned nothing\nhint: return one node an input; None among several is a zero")
     if isinstance(parts, Node) or not isinstance(parts, (list, tuple)):
         parts = (parts,)
     if len(parts) != len(xs):
@@ -217,7 +220,7 @@ BARRIER = register(OpDef("barrier", "x, kept apart from its equals", _same, lamb
 def custom_gradient(forward: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Node]:
     """A function of nodes with its own derivative: f(*x) is forward(*x), its gradient backward(g, out, *x).
 
-    backward returns one node an input (a bare node for one); wrong shapes are a ShapeError that names the rule. It is itself
+    backward returns one node an input (a bare node for one; None among several for zeros); wrong shapes are a ShapeError that names the rule. It is itself
     differentiated for higher orders; nothing flows through forward's own nodes. A gradient with respect to something forward
     uses without taking it as an argument is a GradientError that names it.
     """

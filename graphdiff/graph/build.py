@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -95,16 +95,21 @@ def located(error: Any, what: str, inputs: tuple[Any, ...] = ()) -> Any:
         raw = CONTEXT.now[0]
     site = resolve(raw)
     nodes = [x for x in inputs if isinstance(x, Node)]
-    labels = ("left", "right") if len(nodes) == 2 else tuple(f"operand {i}" for i in range(len(nodes))) if len(nodes) > 2 else ("operand",)
     fact, _, hint = str(error).replace("\n  hint    ", "\nhint: ").partition("\nhint: ")
     fact = "\n".join([one_line(line, FACT_LIMIT) for line in fact.split("\n")])      # it may quote an argument of any length
     fact = fact if fact.startswith(f"{what}: ") else f"{what}: {fact}"
     call = "" if site is None else site.call        # the user called that, and it called `what`
     text = compose(fact if not call or fact.startswith(f"{call}: ") else f"{call}: {fact}", at=None if site is None else (str(site), site.source),
-                   rows=[(label, describe(x)) for label, x in zip(labels, nodes, strict=False)], hint=hint or None)
+                   rows=operand_rows(nodes), hint=hint or None)
     new = type(error)(text)
     new.located = True
     return new
+
+
+def operand_rows(nodes: Sequence[Node]) -> list[tuple[str, tuple[str, str, str]]]:
+    """The rows of an error that name the operands."""
+    labels = ("left", "right") if len(nodes) == 2 else tuple(f"operand {i}" for i in range(len(nodes))) if len(nodes) > 2 else ("operand",)
+    return [(label, describe(x)) for label, x in zip(labels, nodes, strict=False)]
 
 
 # Where the code of this package and of NumPy stands.
@@ -278,10 +283,8 @@ def checked_array(value: Any, what: str) -> np.ndarray[Any, Any]:
     """`value` as a fresh C-ordered array of one of the seven dtypes; objects, text, dates and complex are refused."""
     if isinstance(value, Node):
         raise NodeTypeError(f"{what}: a node was given where an array is needed")
-    if isinstance(value, np.ma.MaskedArray):
-        raise DTypeError(f"{what}: masked arrays are not supported\nhint: use array.filled(value)")
     try:
-        array = np.asarray(value)
+        array = np.asarray(unmasked(value, what))
     except (ValueError, OverflowError) as error:
         raise DTypeError(f"{what}: cannot make an array of a {type(value).__name__}: {error}") from None
     except NodeTypeError:                   # of a node in it
@@ -311,19 +314,37 @@ def _check_objects(value: Any, array: Any, what: str) -> None:
         raise NodeTypeError(f"{what}: the size {sizes[0]} is known only when a function runs; {AS_VALUE}")
 
 
-def holds_nodes(value: Any) -> bool:
-    """Is there a node among the first thousand elements of a list, tuple or dict, and of those in it?"""
+def _holds(value: Any, kind: type) -> bool:
+    """Is there one of a kind among the first thousand elements of a list, tuple or dict, and of those in it?"""
     stack, seen = [value], 0
     while stack and seen < 1000:
         item = stack.pop()
         seen += 1
-        if isinstance(item, Node):
+        if isinstance(item, kind):
             return True
         if isinstance(item, (list, tuple)):
             stack.extend(item[:100])
         elif isinstance(item, dict):
             stack.extend(list(item.values())[:100])
     return False
+
+
+def holds_nodes(value: Any) -> bool:
+    """Is there a node among the first thousand elements of a list, tuple or dict, and of those in it?"""
+    return _holds(value, Node)
+
+
+def unmasked(value: Any, what: str) -> Any:
+    """The value, which may be no masked array, nor hold or become one: NumPy drops the mask without a word."""
+    found = value
+    if not isinstance(value, (Node, np.ndarray, int, float)):
+        if hasattr(type(value), "__array__"):
+            found = value = np.asanyarray(value)
+        elif _holds(value, np.ma.MaskedArray):
+            found = np.ma.masked
+    if isinstance(found, np.ma.MaskedArray):
+        raise DTypeError(f"{what}: masked arrays are not supported; use .filled(value)")
+    return value
 
 
 def as_node(value: Any, like: Any = None) -> Node:

@@ -360,5 +360,7 @@ class Node(_Fields):
 
 
 def describe(node: Node) -> tuple[str, str, str]:
-    """Name, spec and kind of an operand, as the rows of an error show them."""
+    """Name, spec and kind of an operand, as the rows of an error show them; of what was cast to the dtype of another, what was given."""
+    if node.op.name == "cast" and node.name is None:
+        node = node.inputs[0]
     return node.label, format_spec(node.shape, node.dtype), node.op.name

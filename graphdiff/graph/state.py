@@ -9,7 +9,7 @@ import numpy as np
 
 from ..dtypes import as_dtype, clean_bools, of_integers, overflows, read_only
 from ..errors import DTypeError, NodeTypeError, OutOfRange, ShapeError
-from .build import VARIABLE, check_name, checked_array, leaf, public
+from .build import VARIABLE, check_name, checked_array, leaf, public, unmasked
 from .locks import renewed
 from .node import Node
 
@@ -35,9 +35,7 @@ class Storage:
 
     def assign(self, value: Any) -> None:
         """Copy a new value in. Shape and dtype must be the variable's (integers that fit and Python numbers are converted)."""
-        if isinstance(value, np.ma.MaskedArray):
-            raise DTypeError("value: masked arrays are not supported; use .filled(value)")
-        new = np.asarray(value)
+        new = np.asarray(unmasked(value, "value"))
         if new.dtype.kind == "b":
             new = clean_bools(new)
         weak = type(value) in (float, int, list, tuple)

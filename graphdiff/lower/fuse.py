@@ -124,13 +124,12 @@ def _side_by_side(members: Sequence[Any]) -> Sequence[Any]:
             else:
                 together[first] = first, i
     moved = {i for some in together.values() for i in some}
-    for (op, _), i in list(waiting.items()):
+    for (op, _), i in waiting.items():
         turned = minus.get(members[i][2][0].buffer) if op == "sigmoid" else None
-        if turned is not None:
-            first = waiting.get((op, members[turned][2][0].layout))
-            if first is not None and moved.isdisjoint((first, turned, i)):          # of x, -x and -(-x) the first two
-                together[min(first, turned)] = first, turned, i
-                moved.update((first, turned, i))
+        first = None if turned is None else waiting.get((op, members[turned][2][0].layout))
+        if turned is not None and first is not None and not moved & {first, turned, i}:       # of a chain x, -x, -(-x) two
+            together[min(first, turned)] = first, turned, i
+            moved.update((first, turned, i))
     if not together:
         return members
     order = []

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import zipfile
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ from .layer import Layer
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "U8": "|u1", "BOOL": "|b1"}
 _number = itertools.count()
 _NAMES = {np.dtype(v): k for k, v in _DTYPES.items()}
+_CHECK = "crc32"                 # of a .safetensors file's header and bytes, in its metadata: other readers pass it by
 _HEADER_LIMIT = 100_000_000      # bytes: the limit of the format's own library
 
 
@@ -115,6 +117,8 @@ def _read_npz(path: str) -> dict[str, Any]:
         try:
             arrays: dict[str, Any] = {}
             with zipfile.ZipFile(file) as archive:      # np.load takes "a.npy" for "a", and gives bytes for what is no array
+                if _counted(file) not in (len(archive.infolist()), 0xffff):
+                    raise FormatError(f"load: {show_name(path)} is damaged: its directory names fewer arrays than it has")
                 for entry in archive.infolist():
                     name = entry.filename.removesuffix(".npy")
                     if name == entry.filename or name in arrays:
@@ -129,6 +133,14 @@ def _read_npz(path: str) -> dict[str, Any]:
             raise FormatError(f"load: {show_name(path)} is damaged: {type(error).__name__}: {error}") from None
 
 
+def _counted(file: Any) -> int:
+    """How many members the end of a zip file says it has; 0xffff in those of more. zipfile does not compare what it finds with it."""
+    file.seek(max(0, file.seek(0, os.SEEK_END) - 0x10016))
+    tail = file.read()
+    end = tail.rfind(b"PK\5\6")
+    return int.from_bytes(tail[end + 10:end + 12], "little")
+
+
 def _write_safetensors(file: Any, arrays: Mapping[str, Any]) -> None:
     header: dict[str, Any] = {}
     place = 0
@@ -139,7 +151,10 @@ def _write_safetensors(file: Any, arrays: Mapping[str, Any]) -> None:
         header[name] = {"dtype": _NAMES[dtype], "shape": list(a.shape), "data_offsets": [place, place + a.nbytes]}
         place += a.nbytes
         parts.append(a)
-    text = json.dumps(header, separators=(",", ":")).encode()
+    check = zlib.crc32(_as_json(header))
+    for a in parts:
+        check = zlib.crc32(a.data, check)
+    text = _as_json({"__metadata__": {_CHECK: f"{check:08x}"}, **header})
     text += b" " * (-len(text) % 8)
     file.write(len(text).to_bytes(8, "little") + text)
     for a in parts:
@@ -161,11 +176,12 @@ def _read_safetensors(path: str) -> dict[str, Any]:
         data = file.read()
     if not isinstance(header, dict):
         raise wrong("its header is not an object")
+    metadata = header.pop("__metadata__", None)
+    if isinstance(metadata, dict) and _CHECK in metadata and metadata[_CHECK] != f"{zlib.crc32(data, zlib.crc32(_as_json(header))):08x}":
+        raise wrong("its checksum is that of other contents")
     arrays: dict[str, Any] = {}
     spans = []
     for name, entry in header.items():
-        if name == "__metadata__":
-            continue
         if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"} or not isinstance(entry["dtype"], str):
             raise wrong(f"the entry of {show_name(name)} is not understood")
         if entry["dtype"] not in _DTYPES:
@@ -192,6 +208,10 @@ def _read_safetensors(path: str) -> dict[str, Any]:
     if place != len(data):
         raise wrong("bytes are left over")
     return arrays
+
+
+def _as_json(header: Mapping[str, Any]) -> bytes:
+    return json.dumps(header, separators=(",", ":")).encode()
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

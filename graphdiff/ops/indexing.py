@@ -14,7 +14,7 @@ import numpy as np
 from ..dims import Dim
 from ..dtypes import BOOL, FLOAT16, FLOAT32, INT64, as_dtype
 from ..errors import DTypeError, NodeTypeError, ShapeError
-from ..graph.build import SLICING, as_node, make, make_constant, public
+from ..graph.build import SLICING, as_node, make, make_constant, public, unmasked
 from ..graph.node import Node, known_as
 from ..graph.opdef import NEVER, OpDef, register
 from ..specs import as_shape, broadcast, check_memory, check_shape, format_shape, nelements, normalize_axis, spreads
@@ -363,7 +363,7 @@ def take(x: Any, indices: Any, axis: int | None = None, *, mode: str = "raise") 
         x, axis = reshape_to(x, (nelements(x.shape),)), 0 if axis is None else normalize_axis(axis, 1)
     axis = normalize_axis(axis, x.ndim)
     if isinstance(indices, (list, tuple)):
-        indices = np.asarray(indices) if len(indices) else np.zeros(0, np.int64)
+        indices = np.asarray(unmasked(indices, "indices")) if len(indices) else np.zeros(0, np.int64)
     i = index_node(indices)
     if mode not in ("raise", "wrap", "clip"):
         raise NodeTypeError(f"mode {mode!r} is not one of raise, wrap, clip")

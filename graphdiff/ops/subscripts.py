@@ -10,7 +10,7 @@ import numpy as np
 from ..dims import Dim
 from ..dtypes import BOOL, INT64
 from ..errors import NodeTypeError, OutOfBounds, ShapeError
-from ..graph.build import as_node, make_constant
+from ..graph.build import as_node, make_constant, unmasked
 from ..graph.node import Node
 from ..specs import slice_backward, slice_forward
 from .families import cast
@@ -94,6 +94,7 @@ class Parsed:
 
     @staticmethod
     def _item(item: Any) -> Any:
+        item = unmasked(item, "index")
         if isinstance(item, list):
             item = _listed(item) if not _has_node(item) else _stack(item)
             if isinstance(item, np.ndarray) and item.size == 0:

@@ -13,7 +13,7 @@ import numpy as np
 from ..dims import Dim, bounds
 from ..dims import evaluate as evaluate_dim
 from ..errors import GraphdiffError, OutOfBounds, ShapeError, compose, located_error
-from ..graph.build import CONSTANT, INPUT, SLICING, call_of
+from ..graph.build import CONSTANT, INPUT, SLICING, call_of, operand_rows
 from ..graph.node import Node, new_node
 from ..graph.walk import toposort
 from ..specs import evaluate_shape, has_dims
@@ -42,7 +42,15 @@ def _at(node: Node, error: GraphdiffError) -> GraphdiffError:
     hint = None
     if node.op.name in ("slice", "place", "slice_set", "slice_add") and kind is ShapeError and site is not None and site.call == SLICING:
         hint = "bounds of a slice that are numbers are clipped to the axis; sizes are not, they must lie inside"
-    return located_error(kind(compose(f"{call_of(node)}: {error}", at=None if site is None else (str(site), site.source), hint=hint)))
+    return located_error(kind(compose(f"{call_of(node)}: {error}", at=None if site is None else (str(site), site.source),
+                                      rows=operand_rows([_as_given(x, node) for x in node.inputs]) if kind is ShapeError else (), hint=hint)))
+
+
+def _as_given(x: Node, node: Node) -> Node:
+    """An operand before the call that made the node gave it another shape or dtype."""
+    while x.op.name in ("cast", "reshape") and x.name is None and str(x.site) == str(node.site):
+        x = x.inputs[0]
+    return x
 
 
 def _checked(node: Node, ins: tuple[Node, ...], bindings: Mapping[str, int]) -> Node:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import BOOL, FLOAT32, FLOAT64, INT32, INT64, UINT8
+from ..dtypes import BOOL, FLOAT16, FLOAT32, FLOAT64, INT32, INT64, UINT8
 from ..graph.build import CONSTANT
 from ..graph.node import Node, new_node
 from ..ops.movement import is_whole
@@ -247,12 +247,26 @@ def _sum(node: Node) -> Node | None:
                     node.serial)
 
 
+def _tested(node: Node) -> Node | None:
+    """isnan, isinf and isfinite of integers and bools, which they read as floats."""
+    (x,) = node.inputs
+    if x.op.name != "cast" or x.inputs[0].dtype.kind == "f" or x.dtype is FLOAT16:        # 65536 is beyond that
+        return None
+    answer = np.asarray(node.op.name == "isfinite")
+    answer.flags.writeable = False
+    number = new_node(CONSTANT, (), (answer,), (), node.dtype, node._site, node.origin, None, node.scope, node.serial)
+    if not node.shape:
+        return number
+    from ..graph.opdef import lookup
+    return new_node(lookup("broadcast_to"), (number,), (node.shape,), node.shape, node.dtype, node._site, node.origin, node.name, node.scope,
+                    node.serial)
+
+
 _WIDE = {BOOL: "count_nonzero", UINT8: "wide_sum", INT32: "wide_sum"}
 RULES: dict[str, Callable[[Node], Node | None]] = {
     "add": _add, "zmul": _zmul, "zmul_either": _zmul_either, "multiply": _multiply, "divide": _divide, "negative": _negative, "subtract": _subtract,
     "broadcast_to": _same_shape, "reshape": _reshape, "transpose": _transpose, "slice_set": _slice_set,
-    "place": _place, "concatenate": _concatenate,
-    "sum": _sum,
+    "place": _place, "concatenate": _concatenate, "sum": _sum, "isnan": _tested, "isinf": _tested, "isfinite": _tested,
 }
 
 

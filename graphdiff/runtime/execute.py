@@ -14,7 +14,7 @@ import numpy as np
 
 from ..dtypes import BOOL, DTYPES, FLOAT64, INT64, as_dtype, beyond, clean_bools, of_integers, overflows
 from ..errors import BadValue, DTypeError, GraphdiffError, NodeTypeError, NoMemory, OutOfBounds, OutOfRange, ShapeError, compose, located_error, show_name
-from ..graph.build import call_of, holds_nodes
+from ..graph.build import call_of, holds_nodes, unmasked
 from ..graph.node import Node, describe
 from ..graph.opdef import as_written, whereabouts
 from ..lower.program import ARENA, CONSTANTS, FIRST, Program
@@ -71,8 +71,6 @@ class Gate:
     def _convert(self, value: Any, convert: bool, read: bool) -> Any:
         if isinstance(value, Node):
             raise DTypeError(f"argument {self.name}: a node was given where numbers are needed")
-        if isinstance(value, np.ma.MaskedArray):
-            raise DTypeError(f"argument {self.name}: masked arrays are not supported; use .filled(value)")
         weak = not isinstance(value, (_ndarray, np.generic)) and not hasattr(value, "__array__")
         want = self.dtype
         array = self._array(value, weak)
@@ -100,7 +98,7 @@ class Gate:
     # Short, as all functions here with a handler: see Loaded._call_arrays.
     def _array(self, value: Any, weak: bool) -> Any:
         try:
-            return np.asarray(value)
+            return np.asarray(unmasked(value, f"argument {self.name}"))
         except (ValueError, OverflowError) as error:
             if not weak:        # raised by the value's own __array__
                 raise
@@ -207,16 +205,13 @@ def _holders(kept: list[Any]) -> tuple[int, int]:
 _DROPPED = _holders(_new_result((1,), FLOAT64)) if getattr(sys, "_is_gil_enabled", lambda: True)() else (-1, -1)
 
 
-def _large_result(kept: list[Any], shape: tuple[int, ...], dtype: Any) -> list[Any]:
-    """`kept`, of an earlier call, if the caller has dropped the array and left it as it was; else a new one.
-
-    New memory costs more than most kernels, each new page a fault.
-    """
-    if kept and _holders(kept) == _DROPPED:
-        r = kept[0]
-        if r.shape == shape and r.dtype is dtype and r.flags.writeable and r.flags.c_contiguous:
-            return kept
-    return _new_result(shape, dtype)
+def _is_free(kept: list[Any], shape: tuple[int, ...], dtype: Any) -> bool:
+    """Has the caller dropped the result of an earlier call and left it as it was? New memory costs more than most kernels, each new page a
+    fault."""
+    if not kept or _holders(kept) != _DROPPED:
+        return False
+    r = kept[0]
+    return bool(r.shape == shape and r.dtype is dtype and r.flags.writeable and r.flags.c_contiguous)
 
 
 class Workspace:
@@ -240,7 +235,7 @@ class Workspace:
         self.numbers = [np.empty(len(places), dtype) for dtype, places in loaded.numbers]
         self.keep = [[native.from_buffer(a[k:k + 1]) for k in range(len(a))] for a in self.numbers]
         self.place_numbers(loaded)
-        # Large results of the last call and of the one before: `y = f(x)` drops the one only when it has the other.
+        # Large results of the last call, in the caches, and of the one before: `y = f(x)` drops the one only when it has the other.
         self.last: dict[int, list[Any]] = {}
         self.spare: dict[int, list[Any]] = {}
 
@@ -362,11 +357,14 @@ class Loaded:
         for i, number, shape, dtype in self.small:
             results[i] = r = _empty(shape, dtype)
             bases[number] = _from_buffer(r)
-        if self.large:
-            for i, number, shape, dtype in self.large:
-                w.spare[i] = kept = _large_result(w.spare.get(i, []), shape, dtype)
-                results[i], bases[number] = kept[0], kept[1]
-            w.spare, w.last = w.last, w.spare
+        for i, number, shape, dtype in self.large:
+            kept = w.last.get(i, [])
+            if not _is_free(kept, shape, dtype):
+                before, kept = kept, w.spare.get(i, [])
+                if not _is_free(kept, shape, dtype):
+                    kept = _new_result(shape, dtype)
+                w.last[i], w.spare[i] = kept, before
+            results[i], bases[number] = kept[0], kept[1]
         self.run(w)
         if self.numbers:
             for block, (_, places) in zip(w.numbers, self.numbers, strict=True):
