@@ -338,6 +338,24 @@ def test_the_rest_of_a_class_that_is_hardly_there_keeps_its_digits(kind, dtype):
         checked()
 
 
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_the_rest_of_one_class_of_a_named_number(n):
+    """The value, of a size that was known by then, was right, and the gradient was not."""
+    at = np.zeros((3, n))
+    at[0, 0], at[1, 1], at[2, -1] = 110, 120, 3
+    for f in (lambda x: gd.log(1 - gd.softmax(x)[:, 0]), lambda x: gd.log1p(-gd.softmax(x)[:, 1]), lambda x: gd.log(1 - gd.softmax(x.T, axis=0)[1]),
+              lambda x: gd.log(1 - by_hand(x)[:, -1]), lambda x: gd.log(1 - by_hand(x)[:, -2])):
+        results = []
+        for shape in ((3, "n"), (3, n)):
+            x = gd.input("x", shape)
+            y = gd.sum(f(x) * np.array([1.0, -0.5, 2.0]))
+            g = gd.grad(y, x)
+            results.append(gd.function([x], [y, g, gd.jvp(y, x, gd.square(x)), gd.grad(gd.sum(g * gd.sin(x)), x)])(at))
+        for a, b in zip(*results, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13)
+            checked()
+
+
 def test_1_minus_a_softmax_that_is_no_divisor_stays_as_it_is_written():
     z = gd.input("z", (3, 2))
     p = gd.softmax(z)

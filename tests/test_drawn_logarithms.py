@@ -13,7 +13,10 @@ from counting import checked
 import graphdiff as gd
 
 LONG = os.environ.get("GRAPHDIFF_LONG") == "1"
-PROGRAMS = 3000 if LONG else 90
+PROGRAMS = 2000 if LONG else 60
+# What was wrong of these: contributions to a logarithm that is a user's node, pieces that are all, what was asked for beside others; the last
+# could not be made at all.
+FOUND = [135, 138, 251, 478, 546, 1023, 132, 201, 204, 284, 886, 1784]
 ROWS = 2
 
 
@@ -38,7 +41,7 @@ SIGMOIDS = [gd.sigmoid, quotient, gd.checkpoint(quotient), lambda z: 1 / (1 + gd
 # Of probabilities p and q of one shape.
 MOVES = [
     lambda p, q: p[::-1], lambda p, q: gd.roll(p, 1, 1), lambda p, q: gd.stack([p, q])[0], lambda p, q: gd.concatenate([p, q], axis=1)[:, -p.shape[1]:],
-    lambda p, q: gd.concatenate([p, q[:0]]), lambda p, q: gd.ones(p.shape).at[:].set(p), lambda p, q: p.at[0:1].set(q[:1]),
+    lambda p, q: gd.concatenate([p, q[:0]]), lambda p, q: gd.ones(p.shape, p.dtype.name).at[:].set(p), lambda p, q: p.at[0:1].set(q[:1]),
     lambda p, q: p.at[:, 0].set(0.5), lambda p, q: gd.stack([p[0], q[1]]), lambda p, q: gd.where(np.arange(p.shape[1]) > 0, p, 1.0),
     lambda p, q: gd.take(p, [1, 0], axis=0), lambda p, q: p.at[0].set(p[0]), lambda p, q: gd.concatenate([p[:1], q[1:]]),
 ]
@@ -69,56 +72,67 @@ def draw(choose, x, w):
         y = choose.choice(LOGARITHMS)(choose.choice(odds))
         if choose.random() < 0.4:
             y = y[:, choose.randrange(y.shape[1]):]
-        weights = np.array([choose.choice([1.0, -0.7, 0.3, 2.0]) for _ in range(y.size)]).reshape(y.shape)
+        weights = np.array([choose.choice([1.0, -0.7, 0.3, 2.0]) for _ in range(y.size)], y.dtype.name).reshape(y.shape)
         total = total + gd.sum(y * weights)
         if choose.random() < 0.3:
             total = total + gd.sum(choose.choice(reals) * choose.choice(reals)) * 0.1
     return total
 
 
-def near(a, b, size, tolerance):
-    return np.isfinite(a).all() and np.allclose(a, b, rtol=tolerance, atol=tolerance * max(1.0, size))
-
-
-def compare(seed):
+def asked(seed, dtype):
+    """The inputs, what is asked of a program, by name, the number of nodes on the way, and what draws points."""
     choose = random.Random(seed)
     n = choose.choice([2, 2, 3])
-    xs = [gd.input(name, (ROWS, n)) for name in "xw"]
+    xs = [gd.input(name, (ROWS, n), dtype) for name in "xw"]
     y = draw(choose, *xs)
     inner = [v for v in gd.graph.walk.toposort([y]) if v.dtype.kind == "f" and v.inputs]
     inner = choose.sample(inner, min(len(inner), 3))
-    ts = [gd.constant(np.array([choose.uniform(-1, 1) for _ in range(ROWS * n)]).reshape(ROWS, n)) for _ in xs]
+    ts = [gd.constant(np.array([choose.uniform(-1, 1) for _ in range(ROWS * n)], dtype).reshape(ROWS, n)) for _ in xs]
     gs = gd.grad(y, xs, unconnected="zero")
     slope = sum(gd.sum(g * t) for g, t in zip(gs, ts, strict=True))
-    size = sum(gd.sum(gd.abs(g * t)) for g, t in zip(gs, ts, strict=True))
     hs = gd.grad(slope, xs, unconnected="zero")
     both = gd.grad(y, [*inner, *xs], unconnected="zero")
-    zeros = [gd.zeros_like(v) for v in inner]
-    tangents = [gd.jvp(y, xs, ts), gd.jvp(y, [*inner, *xs], [*zeros, *ts])]
-    outputs = [y, *gs, *hs, *both, *tangents, slope, size, gd.jvp(slope, xs, ts), sum(gd.sum(h * t) for h, t in zip(hs, ts, strict=True)),
-               sum(gd.sum(gd.abs(h * t)) for h, t in zip(hs, ts, strict=True))]
-    rewritten, written = gd.function(xs, outputs), gd.function(xs, outputs, passes=())
-    for scale, tolerance in ((1.0, 1e-9), (6.0, 1e-6), (300.0, None)):
-        at = [scale * np.array([choose.gauss(0, 1) for _ in range(ROWS * n)]).reshape(ROWS, n) for _ in xs]
-        got, plain = rewritten(*at), written(*at)
-        *_, j, ji, slope_at, size_at, jj, hh, size_of_second = got
+    outputs = {
+        "value": y, "x": gs[0], "w": gs[1], "x, second": hs[0], "w, second": hs[1], "x, with others": both[-2], "w, with others": both[-1],
+        "tangent": gd.jvp(y, xs, ts), "tangent, with others": gd.jvp(y, [*inner, *xs], [*[gd.zeros_like(v) for v in inner], *ts]),
+        "slope": slope, "slope, size": sum(gd.sum(gd.abs(g * t)) for g, t in zip(gs, ts, strict=True)),
+        "second slope": sum(gd.sum(h * t) for h, t in zip(hs, ts, strict=True)), "second tangent": gd.jvp(slope, xs, ts),
+        "second slope, size": sum(gd.sum(gd.abs(h * t)) for h, t in zip(hs, ts, strict=True)),
+        **{f"inner {i}": g for i, g in enumerate(both[:-2])}}
+    return xs, outputs, choose
+
+
+def near(a, b, tolerance, size=0.0):
+    """Finite and the same but for some of the largest element, or of terms of such a size."""
+    return np.isfinite(a).all() and np.abs(a - b).max(initial=0) <= tolerance * max(np.abs(b).max(initial=0), size)
+
+
+PAIRS = [("x, with others", "x", "slope, size"), ("w, with others", "w", "slope, size"), ("tangent, with others", "tangent", "slope, size"),
+         ("slope", "tangent", "slope, size"), ("second slope", "second tangent", "second slope, size")]
+
+
+def compare(seed):
+    """In float64, where float32 shows by its digits that those of float64 are not lost."""
+    (xs, outputs, choose), (single, small, _) = asked(seed, "float64"), asked(seed, "float32")
+    functions = [gd.function(v, list(o.values()), passes=passes) for v, o in ((xs, outputs), (single, small)) for passes in (None, ())]
+    for scale in (1.0, 6.0, 300.0):
+        at = [(scale * np.array([choose.gauss(0, 1) for _ in range(x.size)])).astype("float32").reshape(x.shape) for x in xs]
+        good, plain, good_32, plain_32 = [dict(zip(outputs, f(*[a.astype(f.inputs[0].dtype.name) for a in at]), strict=True)) for f in functions]
         with np.errstate(all="ignore"):
-            assert not np.isfinite(got[0]) or not np.isfinite(j) or near(slope_at, j, size_at, tolerance or 1e-8), ("modes", scale, slope_at, j)
-            assert not np.isfinite(j) or near(ji, j, size_at, 1e-9), ("tangents of nodes on the way", scale, ji, j)
-            for a, b in zip(got[1:3], got[5 + len(inner):7 + len(inner)], strict=True):
-                assert np.array_equal(a, b, equal_nan=True) or near(b, a, np.abs(a).max(initial=0), 1e-12), ("asked for with others", scale, a, b)
-            checked(3)
-            if tolerance is None:
-                continue
-            assert near(jj, hh, size_of_second, tolerance), ("modes, second", scale, jj, hh)
-            for k, (a, b) in enumerate(zip(got, plain, strict=True)):
-                assert not np.isfinite(b).all() or near(a, b, np.abs(b).max(initial=0), tolerance), ("passes", scale, k, a, b)
+            sure, plain_sure = [{k for k in outputs if np.isfinite(a[k]).all() and near(b[k], a[k], 0.02)}
+                                for a, b in ((good, good_32), (plain, plain_32))]
+            for a, b, size in PAIRS:
+                if a in sure and b in sure and size in sure:
+                    assert near(good[a], good[b], 1e-4 if "second" in a else 1e-8, good[size] + 1e-3), (scale, a, good[a], good[b])
+                    checked()
+            for k in plain_sure if scale < 100 else ():
+                assert near(good[k], plain[k], 1e-8, 1e-3), (scale, k, "passes", good[k], plain[k])
                 checked()
 
 
 @pytest.mark.parametrize("block", range(10))
 def test_random_programs(block):
-    for seed in range(block, PROGRAMS, 10):
+    for seed in [*FOUND[block::10], *range(block, PROGRAMS, 10)]:
         try:
             compare(seed)
         except AssertionError as error:

@@ -13,6 +13,7 @@ of a larger checkpoint. Those on the way that are asked for themselves have what
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
@@ -20,9 +21,10 @@ from ..graph.build import CONTEXT, make
 from ..graph.node import Node, Origin
 from ..graph.walk import toposort
 from ..ops.binary import equal, multiply, subtract, where
+from ..ops.creation import arange
 from ..ops.families import cast
 from ..ops.joining import concatenate
-from ..ops.movement import cut, slice_axes
+from ..ops.movement import cut, reshape, slice_axes
 from ..ops.reduction import logsumexp
 from ..ops.scan import log_softmax, softmax
 from ..ops.unary import exp, negative, sigmoid, softplus
@@ -252,13 +254,17 @@ def _rest_of_many(p: Node, between: list[Node]) -> Form | None:
         return None
     (z, axis, inside), (starts, steps, sizes) = found, picks[-1]._attrs
     n, k = z.shape[axis], starts[axis]
-    if sizes[axis] != 1 or not isinstance(n, int) or not isinstance(k, int) or n < 3:
+    if sizes[axis] != 1 or (isinstance(n, int) and (n < 3 or not isinstance(k, int))):
         return None
 
     def build() -> Node:
         rows = slice_axes(z, [0 if a == axis else i for a, i in enumerate(starts)], [1 if a == axis else i for a, i in enumerate(steps)],
                           [n if a == axis else i for a, i in enumerate(sizes)])
-        others = concatenate([part for part in (cut(rows, axis, 0, k), cut(rows, axis, k + 1, n - k - 1)) if part.shape[axis] != 0], axis)
+        if isinstance(n, int):
+            others = concatenate([part for part in (cut(rows, axis, 0, k), cut(rows, axis, k + 1, n - k - 1)) if part.shape[axis] != 0], axis)
+        else:                           # of a named size
+            count = reshape(arange(n), (n, *[1] * (z.ndim - 1 - axis)))
+            others = where(equal(count, cut(count, 0, k, 1)), -math.inf, rows)
         return _again(picks[:-1], negative(softplus(subtract(cut(rows, axis, k, 1), logsumexp(others, axis, True)))))
     return Form(z, [*between, *passed, *inside], build)
 

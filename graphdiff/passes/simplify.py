@@ -260,8 +260,7 @@ _WIDE = {BOOL: "count_nonzero", UINT8: "wide_sum", INT32: "wide_sum"}
 RULES: dict[str, Callable[[Node], Node | None]] = {
     "add": _add, "zmul": _zmul, "zmul_either": _zmul_either, "multiply": _multiply, "divide": _divide, "negative": _negative, "subtract": _subtract,
     "broadcast_to": _same_shape, "reshape": _reshape, "transpose": _transpose, "slice_set": _slice_set,
-    "place": _place, "concatenate": _concatenate,
-    "sum": _sum, "isnan": _tested, "isinf": _tested, "isfinite": _tested,
+    "place": _place, "concatenate": _concatenate, "sum": _sum, "isnan": _tested, "isinf": _tested, "isfinite": _tested,
 }
 
 
