@@ -8,7 +8,8 @@ from counting import checked
 
 import graphdiff as gd
 
-VIEWS = {"even": np.s_[:, ::2], "odd": np.s_[:, 1::2], "third": np.s_[:, ::3], "back": np.s_[:, ::-1], "back even": np.s_[::-1, ::-2], "ninth": np.s_[:, 2::9]}
+VIEWS = {"even": np.s_[:, ::2], "odd": np.s_[:, 1::2], "third": np.s_[:, ::3], "back": np.s_[:, ::-1], "back even": np.s_[::-1, ::-2],
+         "ninth": np.s_[:, 2::9]}
 WIDTHS = [1, 3, 16, 63, 64, 65, 127, 129, 130, 257, 1031, 2050]
 TARGETS = ["bool", "uint8", "int32", "int64", "float16", "float32", "float64"]
 
@@ -56,7 +57,8 @@ def test_reductions_of_what_lies_apart(name, dtype):
     ours, theirs = getattr(gd, name), getattr(np, name)
     for width, view, axis in itertools.product(WIDTHS, VIEWS.values(), (1, None)):
         x = np.zeros((3, width), dtype) if name in ("any", "count_nonzero") else np.ones((3, width), dtype) if name == "all" else some((3, width), dtype)
-        odd = np.asarray(name != "all" if name in ("any", "all", "count_nonzero") else name == "max", dtype) * np.asarray(121 if dtype == "uint8" else 1, dtype)
+        odd = np.asarray(name != "all" if name in ("any", "all", "count_nonzero") else name == "max", dtype)
+        odd = odd * np.asarray(121 if dtype == "uint8" else 1, dtype)
         if x[view].size == 0:
             continue
         places = np.arange(x.size).reshape(x.shape)[view]

@@ -121,7 +121,7 @@ def _written_again(a: Node, b: Node) -> list[Node] | None:
     """The nodes of which b is another a: equal ops on equal operands, as far as that is soon known. Graphs that are differentiated are not
     merged yet."""
     stack = [(a, b)]
-    found = []
+    found: list[Node] = []
     for _ in range(_MOST_ALIKE):
         if not stack:
             return found

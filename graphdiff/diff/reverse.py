@@ -157,11 +157,11 @@ def sweep(y: Node, targets: Sequence[Node], seed: Any, ledger: dict[int, list[An
             context.now = (node._site, Origin(form.other, node, "adjoint"), scope)
             _send(pending, form.other, g)           # it may be a node of the user's, to which others contribute
             if form.passed:
-                parts = sweep(node, form.passed, g, stop=(id(form.leaf),))
+                sent = sweep(node, form.passed, g, stop=(id(form.leaf),))
                 for x in form.passed:
-                    if id(x) in parts:
+                    if id(x) in sent:
                         context.now = (node._site, Origin(x, node, "adjoint"), scope)
-                        _send(aside, x, parts[id(x)])
+                        _send(aside, x, sent[id(x)])
             continue
         if g is ZERO or op.zero or 0 in node.shape:             # from no elements nothing comes
             for x in inputs:

@@ -134,7 +134,7 @@ def saves_products(instrs: Sequence[Any], j: int, i: int, d: Domain, readers: Ma
     def linked(n: int) -> bool:
         op, (out, *_), ins, _, _ = instrs[n]
         whole = [v for v in ins if not is_still(v)]
-        return op in LINKS and out.buffer not in fixed and size(instrs[n]) and all(_is_along(v, d) for v in whole) \
+        return op in LINKS and out.buffer not in fixed and size(instrs[n]) > 0 and all(_is_along(v, d) for v in whole) \
             and (not by_rows or all(fits(v) for v in ins)) \
             and all(v.dtype is d.dtype and (v.buffer < 0 or writes[v.buffer] == 1) for v in (*ins, out)) \
             and (d.n >= WIDE_APART or all(v.contiguous or _is_row(v, d) for v in whole))

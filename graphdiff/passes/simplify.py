@@ -180,7 +180,8 @@ def _subtract(node: Node) -> Node | None:
 def _slice_set(node: Node) -> Node | None:
     """What surrounds the new elements is one number: it need not be there before it is overwritten. They may be all there are."""
     x, y = node.inputs
-    if is_whole(node.shape, *node._attrs, y.shape):
+    starts, steps = node._attrs
+    if is_whole(node.shape, starts, steps, y.shape):
         return y
     value = _scalar(x)
     if value is None:
@@ -193,7 +194,8 @@ def _slice_set(node: Node) -> Node | None:
 def _place(node: Node) -> Node | None:
     """All elements, where they are."""
     (x,) = node.inputs
-    return x if is_whole(node.shape, *node._attrs[1:3], x.shape) else None
+    _, starts, steps, *_ = node._attrs
+    return x if is_whole(node.shape, starts, steps, x.shape) else None
 
 
 def _concatenate(node: Node) -> Node | None:

@@ -76,8 +76,8 @@ def single(x: Node) -> Node | None:
     return x if x.size == 1 else None
 
 
-def _facts(node: Node) -> tuple[Any, ...]:
-    return node.dtype, node._site, node.origin, node.name, node.scope
+def _facts(node: Node, serial: float | None = None) -> tuple[Any, ...]:
+    return node.dtype, node._site, node.origin, node.name, node.scope, node.serial if serial is None else serial
 
 
 def _turn(node: Node) -> list[Node]:
@@ -99,8 +99,8 @@ def _turn(node: Node) -> list[Node]:
             number = new_node(lookup("transpose"), (x,), (back,), shape, x.dtype, node._site, node.origin, None, node.scope, sooner(node, node.inputs))
             made.append(number)
         inputs.append(number)
-    made.append(new_node(node.op, tuple(inputs), node._attrs, tuple([node.shape[a] for a in back]), *_facts(node), sooner(node, [*node.inputs, *made])))
-    made.append(new_node(lookup("transpose"), (made[-1],), (axes,), node.shape, *_facts(node), node.serial))
+    made.append(new_node(node.op, tuple(inputs), node._attrs, tuple([node.shape[a] for a in back]), *_facts(node, sooner(node, [*node.inputs, *made]))))
+    made.append(new_node(lookup("transpose"), (made[-1],), (axes,), node.shape, *_facts(node)))
     return made
 
 
@@ -111,9 +111,9 @@ def _reduce(node: Node) -> list[Node]:
         return []
     y, axes = x.inputs[0], tuple(sorted([x._attrs[0][a] for a in node._attrs[0]]))
     kept = tuple([n for a, n in enumerate(y.shape) if a not in axes])
-    made = [new_node(node.op, (y,), (axes, False), kept, *_facts(node), node.serial if kept == node.shape else sooner(node, node.inputs))]
+    made = [new_node(node.op, (y,), (axes, False), kept, *_facts(node, None if kept == node.shape else sooner(node, node.inputs)))]
     if kept != node.shape:
-        made.append(new_node(lookup("reshape"), (made[0],), (node.shape,), node.shape, *_facts(node), node.serial))
+        made.append(new_node(lookup("reshape"), (made[0],), (node.shape,), node.shape, *_facts(node)))
     return made
 
 
