@@ -2,6 +2,8 @@
 
 8 ULP, and near a root of the derivative an absolute error of 8 eps times its largest term.
 """
+import itertools
+
 import mpmath
 import numpy as np
 import pytest
@@ -228,4 +230,26 @@ def test_quotients_that_only_look_like_a_softmax():
     assert len(got) == len(want) == 23
     for i, (a, b) in enumerate(zip(got, want, strict=True)):
         assert a.shape == b.shape and np.allclose(a, b, rtol=1e-12), i
+        checked()
+
+
+def test_powers_of_what_is_rewritten_are_not_taken_for_one_another():
+    """What a rule makes on the operands as written is made again on the rewritten ones, and must not give its id to what comes after it."""
+    x = gd.input("x", (6,))
+    a = np.linspace(0.2, 6.0, 6)
+    softplus, sigmoid = np.log1p(np.exp(a)), 1 / (1 + np.exp(-a))
+    for s, value in ((gd.log1p(gd.exp(x)), softplus), (1 / (1 + gd.exp(-x)), sigmoid), (gd.exp(x) / (1 + gd.exp(x)), sigmoid)):
+        for powers in itertools.permutations((0.5, 3.0, 2.0, -1.0, 1.5)):
+            outputs = [s ** p for p in powers]
+            for y, p in zip(gd.function([x], outputs)(a), powers, strict=True):
+                np.testing.assert_allclose(y, value ** p, rtol=1e-13)
+                checked()
+        ratio = s ** 0.5 / s ** 3.0 + s ** 0.5 * s ** 3.0
+        np.testing.assert_allclose(gd.function([x], ratio)(a), value ** -2.5 + value ** 3.5, rtol=1e-13)
+    z = gd.input("z", (5, 3))
+    b = np.random.default_rng(0).standard_normal((5, 3))
+    p = np.exp(b) / np.exp(b).sum(1, keepdims=True)
+    outputs = [gd.log1p(-gd.softmax(z)[:, k]) ** 3.0 for k in range(3)] + [gd.log(1 - gd.softmax(z)[:, k]) for k in range(3)]
+    for y, want in zip(gd.function([z], outputs)(b), [np.log1p(-p[:, k]) ** n for n in (3, 1) for k in range(3)], strict=True):
+        np.testing.assert_allclose(y, want, rtol=1e-12)
         checked()

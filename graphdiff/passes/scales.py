@@ -240,13 +240,14 @@ def _rest_of(x: Node) -> tuple[list[Node], tuple[Node, bool | int]] | None:
     return None if of is None else (picks, of)
 
 
-def _built(form: Form, node: Node, before: float, new: dict[int, Node], kept: list[Node]) -> Node:
-    """A form in the place of a node, behind serial `before`."""
+def _built(form: Form, node: Node, before: float, new: dict[int, Node], kept: list[Node], held: list[Node]) -> Node:
+    """A form in the place of a node, behind serial `before`. What it is built of is held: a node made after one that was dropped may have its id."""
     now = CONTEXT.now
     CONTEXT.now = (node._site, node.origin, node.scope)
     made = toposort([form.build()], stop=new)
     CONTEXT.now = now
     made = [m for m in made if id(m) not in new]
+    held += made
     for k, m in enumerate(made, 1):
         object.__setattr__(m, "serial", before + (node.serial - before) * k / len(made))
         new[id(m)] = renewed(m, new)
@@ -294,10 +295,11 @@ def turned_sigmoids(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
         return list(order), list(outputs)
     new: dict[int, Node] = {}
     kept: list[Node] = []
+    held: list[Node] = []
     before = -1.0
     for node in order:
         if id(node) in many:
-            new[id(node)] = _built(many[id(node)], node, before, new, kept)
+            new[id(node)] = _built(many[id(node)], node, before, new, kept, held)
             before = node.serial
             continue
         here = renewed(node, new)

@@ -139,11 +139,13 @@ def stable_forms(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
     order, outputs = cancelled(order, outputs)
     new: dict[int, Node] = {}
     kept: list[Node] = []
+    held: list[Node] = []                   # what rules made, on other operands: a node made after one that was dropped may have its id
     for node in order:
         # A rule looks at the operands as they were written: its pattern must not be hidden by a rewrite of them.
         rule = RULES.get(node.op.name)
         better = rule(node) if rule is not None and node.dtype.kind == "f" else None
         if better is not None:
+            held.append(better)
             kept += _added(better, new)
         if better is not None and id(better) in new:            # there already
             new[id(node)] = new[id(better)]
