@@ -220,9 +220,9 @@ BARRIER = register(OpDef("barrier", "x, kept apart from its equals", _same, lamb
 def custom_gradient(forward: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Node]:
     """A function of nodes with its own derivative: f(*x) is forward(*x), its gradient backward(g, out, *x).
 
-    backward returns one node an input (a bare node for one; None among several for zeros); wrong shapes are a ShapeError that names the rule. It is itself
-    differentiated for higher orders; nothing flows through forward's own nodes. A gradient with respect to something forward
-    uses without taking it as an argument is a GradientError that names it.
+    backward returns one node an input (a bare node for one; None among several for zeros); wrong shapes are a ShapeError that
+    names the rule. It is itself differentiated for higher orders; nothing flows through forward's own nodes. A gradient with
+    respect to something forward uses without taking it as an argument is a GradientError that names it.
     """
     for what, f in (("forward", forward), ("backward", backward)):
         if not callable(f):

@@ -94,7 +94,8 @@ class Parsed:
 
     @staticmethod
     def _item(item: Any) -> Any:
-        item = unmasked(item, "index")
+        if isinstance(item, np.ndarray):
+            item = unmasked(item, "index")
         if isinstance(item, list):
             item = _listed(item) if not _has_node(item) else _stack(item)
             if isinstance(item, np.ndarray) and item.size == 0:
@@ -136,7 +137,7 @@ def _is_mask(item: Any) -> bool:
 
 def _listed(item: list[Any]) -> Any:
     try:
-        return np.asarray(item)
+        return np.asarray(unmasked(item, "index"))
     except ValueError:
         raise ShapeError("the lists of an index have different lengths") from None
 

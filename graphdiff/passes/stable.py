@@ -15,7 +15,7 @@ from ..graph.build import CONSTANT
 from ..graph.node import Node, new_node
 from ..graph.opdef import lookup
 from .cancel import cancelled
-from .simplify import Ordered, renewed
+from .simplify import Ordered, renewed, sooner
 
 
 def _is(node: Node, name: str) -> bool:
@@ -54,8 +54,9 @@ def _log(node: Node) -> Node | None:
     y = e.inputs[0]
     picks = [p for p in picks if p.op.name not in SAME]
     for k, p in enumerate(reversed(picks), 1):
-        y = new_node(p.op, (y, *p.inputs[1:]), p._attrs, p.shape, p.dtype, node._site, node.origin, node.name if k == len(picks) else None,
-                     node.scope, node.serial - 0.5 * (1 - k / len(picks)))
+        last, inputs = k == len(picks), (y, *p.inputs[1:])
+        y = new_node(p.op, inputs, p._attrs, p.shape, p.dtype, node._site, node.origin, node.name if last else None, node.scope,
+                     node.serial if last else sooner(node, inputs))
     return y
 
 
@@ -105,7 +106,7 @@ def _power(node: Node) -> Node | None:
         return None
 
     def before(op: str, inputs: tuple[Node, ...], dtype: Any) -> Node:
-        return new_node(lookup(op), inputs, (), node.shape, dtype, node._site, node.origin, None, node.scope, node.serial - 0.25)
+        return new_node(lookup(op), inputs, (), node.shape, dtype, node._site, node.origin, None, node.scope, sooner(node, inputs))
 
     if exponent == 3.0:
         return _like(node, "multiply", (before("multiply", (x, x), node.dtype), x))
@@ -113,7 +114,7 @@ def _power(node: Node) -> Node | None:
         return _like(node, "sqrt", (x,))
 
     def number(value: float) -> Node:
-        return new_node(CONSTANT, (), (np.array(value, node.dtype),), (), node.dtype, node._site, node.origin, None, node.scope, node.serial - 0.5)
+        return new_node(CONSTANT, (), (np.array(value, node.dtype),), (), node.dtype, node._site, node.origin, None, node.scope, sooner(node, (x,)))
 
     root = before("sqrt", (before("add", (x, number(0.0)), node.dtype),), node.dtype)
     return _like(node, "where", (before("equal", (x, number(-math.inf)), BOOL), number(math.inf), root))
