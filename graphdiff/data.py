@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .errors import NodeTypeError, ShapeError
+from .graph.build import unmasked
 from .ops.families import flag
 
 
@@ -20,7 +21,7 @@ class Batches:
     def __init__(self, arrays: Any, size: int | Callable[[int], int], *, key: int = 0, shuffle: bool = True, drop_last: bool = False) -> None:
         self.names = list(arrays) if isinstance(arrays, Mapping) else None
         items = list(arrays.values()) if isinstance(arrays, Mapping) else list(arrays) if isinstance(arrays, (list, tuple)) else [arrays]
-        self.arrays = [np.asarray(a) for a in items]
+        self.arrays = [np.asarray(unmasked(a, f"batches: array {i}")) for i, a in enumerate(items)]
         if not self.arrays:
             raise ShapeError("batches: there are no arrays")
         for i, a in enumerate(self.arrays):

@@ -37,6 +37,8 @@ def as_shape(x: object) -> Shape:
     if isinstance(x, np.ndarray):
         if x.ndim > 1:
             raise NodeTypeError(f"an array with {x.ndim} axes is not a shape")
+        if x.size > MAX_NDIM:               # before there is a list of it
+            raise ShapeError(f"a shape has at most {MAX_NDIM} axes, not {x.size}")
         x = list(x) if x.ndim else x[()]   # the elements are judged as NumPy scalars: floats and bools are refused
     if isinstance(x, (str, int, float, np.generic)) or hasattr(type(x), "__index__"):
         return (_as_size(x),)

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import graphdiff as gd
 from graphdiff.cli import main
 
 
@@ -100,6 +101,17 @@ def test_unknown_wrt(capsys):
     assert "no such input" in run(capsys, "trace", "x*x", "x=3", "--wrt", "z")[2]
     assert run(capsys, "trace", "x*x", "x=3", "z=1", "--wrt", "z")[2] == "graphdiff trace: --wrt z: the expression does not depend on it\n"
     assert run(capsys, "trace", "log(x, x)", "x=3")[2].startswith("graphdiff trace: column 1: log: takes 1 operand, 2 given\n")
+
+
+def test_numbers_beyond_float64(capsys):
+    assert "'1e400' in 'x=1e400' is beyond the largest float64" in run(capsys, "trace", "x*x", "x=1e400")[2]
+    assert run(capsys, "trace", "x*x", "x=inf")[0] == 0
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0 and capsys.readouterr().out == f"graphdiff {gd.__version__}\n"
 
 
 def test_info(capsys):

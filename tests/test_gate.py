@@ -1,5 +1,6 @@
 """The input gate: whatever array is given, the result is that of its contiguous native copy, or a clear error before any pointer
 is taken. Inputs, cotangents, out= and bind, on several ops."""
+import array
 import ctypes
 
 import numpy as np
@@ -447,6 +448,16 @@ def test_bound_arrays_stay_alive():
     assert float(call()) == 1000.0 and len(junk) == 50
 
 
+def test_buffers_have_a_dtype_of_their_own():
+    x = gd.input("x", (2,), "float32")
+    f = gd.function([x], x * 2)
+    for value in (array.array("d", [1, 2]), memoryview(np.array([1.0, 2.0])), (ctypes.c_double * 2)(1, 2)):
+        with pytest.raises(DTypeError, match="argument x: float64 given, float32 wanted"):
+            f(value)
+    for value in (array.array("f", [1, 2]), memoryview(np.array([1, 2], "float32")), (ctypes.c_float * 2)(1, 2), array.array("b", [1, 2])):
+        assert f(value).tolist() == [2.0, 4.0]
+
+
 def test_memory_of_a_ctypes_buffer():
     buffer = (ctypes.c_double * 4)(1, 2, 3, 4)
     x = gd.input("x", (4,))
@@ -608,7 +619,8 @@ def test_no_mask_is_dropped():
                        (lambda: f.bind(Converts(m)), "argument x"), (lambda: gd.constant([m, m]), "value"),
                        (lambda: gd.constant(Converts(m)), "value"), (lambda: setattr(v, "value", [1.0, np.ma.masked, 2.0]), "value"),
                        (lambda: setattr(v, "value", Converts(m)), "value"), (lambda: x[at], "index"), (lambda: x[[0, np.ma.masked]], "index"),
-                       (lambda: gd.take(x, [0, np.ma.masked]), "indices"), (lambda: gd.add(x, [1.0, np.ma.masked, 2.0]), "operand")):
+                       (lambda: gd.take(x, [0, np.ma.masked]), "indices"), (lambda: gd.data.batches([m], 2), "batches: array 0"),
+                       (lambda: gd.nn.save("unused.npz", {"a": m}), "save: a"), (lambda: gd.add(x, [1.0, np.ma.masked, 2.0]), "operand")):
         with pytest.raises(TypeError, match=f"{name}.*masked arrays are not supported"):
             call()
         checked()

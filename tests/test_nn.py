@@ -623,6 +623,8 @@ def test_names_of_any_kind_come_back_as_they_were(tmp_path, suffix):
     assert [p.name for p in tmp_path.iterdir()] == [f"a{suffix}"]
     with pytest.raises(FormatError, match="__metadata__"):
         nn.save(path, {"__metadata__": np.zeros(1)})
+    with pytest.raises(NodeTypeError, match="a name is a str, not 1"):
+        nn.save(path, {1: np.zeros(1)})
     assert set(nn.load(path)) == set(arrays)
     with pytest.raises(NodeTypeError, match="a layer is needed, not dict"):
         nn.load(path, {})
@@ -644,6 +646,21 @@ def test_archives_with_other_members_or_one_twice(tmp_path):
 def test_two_dropouts_of_one_key_drop_different_elements():
     net = gd.nn.Sequential(gd.nn.Dropout(0.5, key=1), gd.nn.Dropout(0.5, key=1))
     kept = gd.evaluate(net(np.ones(10_000, "float32"), training=True), {}) != 0
+    assert abs(kept.mean() - 0.25) < 0.03
+
+
+def test_a_network_that_stands_twice_in_a_step_drops_different_elements_and_the_first_again_in_the_next_graph():
+    net, ones = gd.nn.Sequential(gd.nn.Dropout(0.5, key=1)), np.ones(10_000, "float32")
+
+    def step():
+        both = net(ones, training=True), net(ones, training=True)
+        return [y != 0 for y in gd.function([], both, updates=net.updates())()]
+    first, second = step()
+    assert abs((first & second).mean() - 0.25) < 0.03
+    next(v for path, v in net.variables().items() if path.endswith("counter")).value = 0
+    assert all(np.array_equal(a, b) for a, b in zip(step(), (first, second), strict=True))
+    drop = gd.nn.Dropout(0.5, key=1)
+    kept = gd.evaluate(drop(drop(ones, training=True), training=True), {}) != 0
     assert abs(kept.mean() - 0.25) < 0.03
 
 

@@ -448,6 +448,21 @@ def test_named_hard_values(libraries):
             -2.25)), rel=1e-14)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_numbers_next_to_the_ends_of_domains(dtype, libraries):
+    for name, end in (("atanh", 1), ("atanh", -1), ("asin", 1), ("asin", -1), ("acos", 1), ("acos", -1), ("acosh", 1), ("log1p", -1)):
+        points, inwards = [dtype(end)], dtype(2 if name == "acosh" else 0)
+        for _ in range(70):
+            points.append(np.nextafter(points[-1], inwards))
+        points = np.array([*points[1:8], points[12], points[20], points[40], points[70]])
+        with mp.workprec(200):
+            want = [REF[name](mpf(float(x))) for x in points]
+        for lib in libraries:
+            for x, y, z in zip(points, lib(name, points), want, strict=True):
+                assert abs(mpf(float(y)) - z) <= 2 * mpf(float(np.spacing(dtype(abs(z))))), (name, float(x), lib.isa, float(y))
+                checked()
+
+
 BESIDE_POLES = [-1e-10, -1e-5, 1e-10, float(np.nextafter(-1, 0)), float(np.nextafter(-1, -2)), -1.000000001, -0.999999999, -2 + 1e-12,
                 float(np.nextafter(-100, 0)), -0.5, -7.75, -30.5, -100.25]
 

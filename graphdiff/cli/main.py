@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from itertools import islice
 
+from .. import __version__
 from ..errors import FormatError, GraphdiffError
 
 _MINUS = "\0"            # no argument of a process can hold it
@@ -31,6 +32,7 @@ def _options_last(arguments: Sequence[str]) -> list[str]:
 def main(argv: Sequence[str] | None = None) -> int:
     """The command `graphdiff`."""
     parser = argparse.ArgumentParser(prog="graphdiff", description="Explicit compute graphs and their derivatives.")
+    parser.add_argument("--version", action="version", version=f"graphdiff {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     trace = commands.add_parser("trace", help="print both traces of an expression",
                                 description='graphdiff trace "log(x1) + x1*x2 - sin(x2)" x1=2 x2=5 [--wrt x1] [--save trace.html]')
@@ -102,6 +104,8 @@ def _trace(options: argparse.Namespace) -> int:
             value = float(text)
         except ValueError:
             raise FormatError(f"{text!r} is not a number in {item!r}") from None
+        if math.isinf(value) and any(c.isdigit() for c in text):
+            raise FormatError(f"{text!r} in {item!r} is beyond the largest float64; inf says infinity")
         names[name] = gd.input(name)
         at[names[name]] = value
     y = parse(options.expression.removeprefix(_MINUS), names)

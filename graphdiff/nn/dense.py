@@ -43,8 +43,9 @@ class Dropout(Layer):
 
     The mask comes from the key, the number of training steps (a counter in `updates()`) and the place among the dropouts of the
     outermost layer that is called, so it is the same for any number of threads, and another at every step, when the function
-    has `layer.updates()` among its updates. Calls outside of any layer are each the first in their place: dropouts of one key, and
-    one dropout called twice, then drop the same elements; give each a key of its own. Source: Srivastava et al. 2014.
+    has `layer.updates()` among its updates. A network that is called again before its `updates()` are asked for (two views of a
+    batch in one step) drops others each time. Calls outside of any layer are each the first in their place: two dropouts of one
+    key then drop the same elements; give each a key of its own. Source: Srivastava et al. 2014.
     """
 
     def __init__(self, p: float = 0.5, *, key: Any = None, name: str | None = None) -> None:

@@ -60,6 +60,7 @@ class Layer:
         self._state: list[Node] = []
         self._pending: dict[Node, Node] = {}
         self._call: object = None      # the application that _pending belongs to
+        self._drops = 0                # places of dropouts in training calls of this layer since updates() was asked
 
     # -- for subclasses ---------------------------------------------------------------------------------------------------
 
@@ -92,7 +93,8 @@ class Layer:
         return self._pending.get(v, v)
 
     def place(self) -> int:
-        """How many times `place` was asked before in the application under way: two dropouts of one key must not drop the same."""
+        """How many times `place` was asked before in the application under way, and in those of the same layer since its updates()
+        were asked for: two dropouts of one key must not drop the same, nor a network that stands twice in a training step."""
         _calls.drops += 1
         return _calls.drops - 1
 
@@ -107,7 +109,7 @@ class Layer:
         if not _takes_training(type(self).forward):
             raise NodeTypeError(f"{type(self).__name__}.forward has no parameter `training`: def forward(self, x, training)")
         if _calls.depth == 0:
-            _calls.number, _calls.drops = object(), 0
+            _calls.number, _calls.drops = object(), self._drops
         if training:
             if self._call is not _calls.number:
                 self._call, self._pending = _calls.number, {}
@@ -123,6 +125,8 @@ class Layer:
             raise NodeTypeError(f"{self.name}: training is given by name: layer(x, training=True)") from None
         finally:
             _calls.depth -= 1
+            if _calls.depth == 0:
+                self._drops = _calls.drops
 
     def parameters(self) -> list[Node]:
         """The variables an optimiser changes, each once, in the order they were set.
@@ -139,6 +143,7 @@ class Layer:
         found: dict[Node, Node] = {}
         for layer in self._layers():
             found.update(layer._pending)
+            layer._drops = 0
         return found
 
     def variables(self) -> dict[str, Node]:
@@ -204,7 +209,7 @@ class Layer:
         return found
 
 
-_PRIVATE = ("_state", "_pending", "_call")
+_PRIVATE = ("_state", "_pending", "_call", "_drops")
 
 
 def unique_seed() -> int:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import FormatError, NodeTypeError, show_name
+from ..graph.build import unmasked
 from .layer import Layer
 
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "U8": "|u1", "BOOL": "|b1"}
@@ -94,11 +95,13 @@ def _arrays(layer: Any) -> dict[str, Any]:
         raise NodeTypeError(f"save: a layer or a dict of arrays is needed, not {type(layer).__name__}")
     arrays = {}
     for name, value in layer.items():
-        a = np.asarray(value)
+        if not isinstance(name, str):
+            raise NodeTypeError(f"save: a name is a str, not {show_name(repr(name))}")
+        a = np.asarray(unmasked(value, f"save: {show_name(name)}"))
         if name == "__metadata__":
             raise FormatError("save: no array can be called __metadata__, which means something else in .safetensors files")
-        if not isinstance(name, str) or a.dtype.newbyteorder("<") not in _NAMES:
-            raise NodeTypeError(f"save: {show_name(str(name))} is {a.dtype}; float16 to float64, int32, int64, uint8 and bool can be saved")
+        if a.dtype.newbyteorder("<") not in _NAMES:
+            raise NodeTypeError(f"save: {show_name(name)} is {a.dtype}; float16 to float64, int32, int64, uint8 and bool can be saved")
         arrays[name] = a
     return arrays
 

@@ -45,7 +45,9 @@ def _power_dx(x: Node, y: Node, z: Node) -> Any:
 
 
 def _power_dy(x: Node, y: Node, z: Node) -> Node:
-    """x^y log x; 0 at x = 0 for y >= 0."""
+    """x^y log x; 0 at x = 0 for y >= 0, which a number above 0 as x cannot meet."""
+    if x.op.name == "constant" and x.size == 1 and float(x._attrs[0].reshape(())[()]) > 0:
+        return z * log(x)
     return where(logical_and(equal(x, 0.0), greater_equal(y, 0.0)), 0.0, z * log(x))
 
 

@@ -71,7 +71,7 @@ class Gate:
     def _convert(self, value: Any, convert: bool, read: bool) -> Any:
         if isinstance(value, Node):
             raise DTypeError(f"argument {self.name}: a node was given where numbers are needed")
-        weak = not isinstance(value, (_ndarray, np.generic)) and not hasattr(value, "__array__")
+        weak = not isinstance(value, (_ndarray, np.generic)) and not hasattr(value, "__array__") and not _is_buffer(value)
         want = self.dtype
         array = self._array(value, weak)
         if weak and array.dtype.kind in "Ou":
@@ -123,6 +123,15 @@ class Gate:
 
     def wrong_shape(self, shape: tuple[int, ...]) -> ShapeError:
         return ShapeError(f"argument {self.name}: shape {format_shape(shape)} given, {format_shape(self.shape)} wanted")
+
+
+def _is_buffer(value: Any) -> bool:
+    """Does it have memory of a type of its own: a memoryview, an array.array, an array of ctypes?"""
+    try:
+        with memoryview(value):
+            return True
+    except (TypeError, ValueError, BufferError):
+        return False
 
 
 def _castable(array: Any, want: Any, weak: bool) -> bool:
