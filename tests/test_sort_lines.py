@@ -101,7 +101,16 @@ def with_bad_pivots(size: int, lanes: int, side: int, first_cut: bool, row: Call
         x[new] = value + np.arange(len(new))
         value += len(new)
         pivot = np.sort(np.sort(x[left[looked]], axis=0)[row(size - len(left), len(left))])[lanes // 2 - 1]
+        before = len(left)
         left = parted(left, (x >= 0) & (x < pivot), lanes, side, first_cut and level == 0)
+        if isa() == "avx2":                  # the network of what was taken off sorts what comes after it, too
+            off = before - len(left)
+            assert off <= 16 * lanes
+            after = left[:(8 if off <= 8 * lanes else 16) * lanes - off]
+            new = after[x[after] < 0]
+            x[new] = value + np.arange(len(new))
+            value += len(new)
+            left[:len(after)] = after[np.argsort(x[after])]
     rest = x < 0
     assert rest.sum() > size // 2
     x[rest] = value + np.random.default_rng(0).permutation(rest.sum())
