@@ -103,7 +103,7 @@ def with_bad_pivots(size: int, lanes: int, side: int, first_cut: bool, row: Call
         pivot = np.sort(np.sort(x[left[looked]], axis=0)[row(size - len(left), len(left))])[lanes // 2 - 1]
         before = len(left)
         left = parted(left, (x >= 0) & (x < pivot), lanes, side, first_cut and level == 0)
-        if isa() == "avx2":                  # the network of what was taken off sorts what comes after it, too
+        if isa() == "avx2" and side == 4:    # the network of what was taken off sorts what comes after it, too
             off = before - len(left)
             assert off <= 16 * lanes
             after = left[:(8 if off <= 8 * lanes else 16) * lanes - off]
