@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import graphdiff as gd
+from graphdiff.runtime.native import isa
 
 SIZES = (1025, 2048, 2049, 4097, 8193, 16385, 16400, 33000, 131073, 300_001)
 LEVELS = 50
@@ -53,7 +54,8 @@ def test_nans_come_last_and_zeros_keep_their_signs_in_long_lines(dtype: str) -> 
 
 def parted(items: Any, below: Any, lanes: int, side: int, first_cut: bool) -> Any:
     """What the kernel makes of items. The first cut of values takes registers one after the other, after what is left over at the end;
-    others take `side` registers at a time from the end where less has been read than written."""
+    others take `side` registers at a time from the end where less has been read than written. With AVX2 what fills no register goes one by
+    one."""
     step, n = side * lanes, len(items)
     out, low, high, left, right = items.copy(), 0, n, step, n - step
 
@@ -82,7 +84,8 @@ def parted(items: Any, below: Any, lanes: int, side: int, first_cut: bool) -> An
         held = some
     whole = left + (right - left) // lanes * lanes
     early = items[lanes:step] if side == 8 else items[:0]
-    for some in (held, items[left:whole], early, items[whole:right], items[:step - len(early)]):
+    ragged = np.split(items[whole:right], right - whole) if isa() == "avx2" and right > whole else [items[whole:right]]
+    for some in (held, items[left:whole], early, *ragged, items[:step - len(early)]):
         put(some)
     return out[low:]
 
@@ -98,7 +101,16 @@ def with_bad_pivots(size: int, lanes: int, side: int, first_cut: bool, row: Call
         x[new] = value + np.arange(len(new))
         value += len(new)
         pivot = np.sort(np.sort(x[left[looked]], axis=0)[row(size - len(left), len(left))])[lanes // 2 - 1]
+        before = len(left)
         left = parted(left, (x >= 0) & (x < pivot), lanes, side, first_cut and level == 0)
+        if isa() == "avx2" and side == 4:    # the network of what was taken off sorts what comes after it, too
+            off = before - len(left)
+            assert off <= 16 * lanes
+            after = left[:(8 if off <= 8 * lanes else 16) * lanes - off]
+            new = after[x[after] < 0]
+            x[new] = value + np.arange(len(new))
+            value += len(new)
+            left[:len(after)] = after[np.argsort(x[after])]
     rest = x < 0
     assert rest.sum() > size // 2
     x[rest] = value + np.random.default_rng(0).permutation(rest.sum())
@@ -107,7 +119,8 @@ def with_bad_pivots(size: int, lanes: int, side: int, first_cut: bool, row: Call
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
 def test_a_line_whose_pivots_are_all_bad_is_sorted_all_the_same(dtype: str) -> None:
-    x = with_bad_pivots(16_000, 64 // np.dtype(dtype).itemsize, 8, True)
+    width = np.dtype(dtype).itemsize
+    x = with_bad_pivots(16_000, 32 // width, 4, False) if isa() == "avx2" else with_bad_pivots(16_000, 64 // width, 8, True)
     rising, falling = sorts(x.astype(dtype))
     assert np.array_equal(rising, np.arange(len(x)))
     assert np.array_equal(falling, np.arange(len(x))[::-1])
@@ -147,6 +160,34 @@ def test_positions_of_keys_that_share_their_low_bits_are_found() -> None:
         for x in (steps * 2**40, steps * 2**40 + 2**39, steps / 1024, steps * 2.0**300, np.where(steps > 0, np.inf, -1.5),
                   np.where(steps > 0, np.nan, steps)):
             assert np.array_equal(orders(x)[0], np.argsort(x, kind="stable")), size
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float64"])
+def test_positions_of_keys_that_share_their_high_bits_are_found(dtype: str) -> None:
+    """What a word has no room for decides among a few keys or among many."""
+    random = np.random.default_rng(6)
+    for size in (49, 100, 1000, 5000, 70_000):
+        for groups in (3, size // 4, size):
+            x = random.integers(-groups, groups, size) * (2**62 // groups) + random.integers(0, 40, size)
+            if dtype == "float64":
+                x = (x & 0x3fffffffffffffff).view("float64") * np.where(random.random(size) < 0.3, -1, 1)
+            assert np.array_equal(orders(x)[0], np.argsort(x, kind="stable")), size
+            falling = size - 1 - np.argsort(x[::-1], kind="stable")[::-1]
+            assert np.array_equal(orders(x, descending=True)[0], falling), size
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.float32, np.float64])
+def test_long_lines_of_unequal_pieces_are_merged(dtype: Any) -> None:
+    """Pieces of a long line: alike, one above the other, and with ends that no register is full of."""
+    random = np.random.default_rng(7)
+    piece = 2**20 // np.dtype(dtype).itemsize
+    for size in (piece + 1, piece + 9, 2 * piece + 5, 3 * piece - 3):
+        for x in (random.integers(-2**31, 2**31, size), random.integers(0, 3, size), np.arange(size) // piece * 2**20 + random.integers(0, 2**20, size),
+                  -(np.arange(size) // piece) * 2**20 + random.integers(0, 2**20, size)):
+            x = x.astype(dtype)
+            rising, falling = sorts(x)
+            assert np.array_equal(rising, np.sort(x)), size
+            assert np.array_equal(falling, np.sort(x)[::-1]), size
 
 
 @pytest.mark.parametrize("dtype", ["int64", "float64"])

@@ -16,3 +16,4 @@
 #undef RED_REG
 #undef RED_AS_IT_LIES
 #undef RED_512
+#undef RED_REGISTERS
