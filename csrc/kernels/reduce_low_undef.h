@@ -16,3 +16,6 @@
 #undef RED_REG
 #undef RED_AS_IT_LIES
 #undef RED_512
+#undef RED_256
+#undef RED_LANES_OF
+#undef RED_IN_ONE_PASS
