@@ -380,6 +380,53 @@ def errors():
             f"(1 + 2a) exp(a^2) erfc(a) by t = (a - {int(k)}) / (a + {int(k)})", start=6)
 
 
+def weighted(name, g, weight, a, b, bits, what, single=False, start=4):
+    """Lowest degree with weight |g - p| <= 2^-bits on [a, b]: least squares at Chebyshev nodes."""
+    grid = [a + (b - a) * k / 200 for k in range(201)]
+    for degree in range(start, 24):
+        xs = [(a + b) / 2 + (b - a) / 2 * mp.cos(mp.pi * (2 * k + 1) / (8 * degree + 8)) for k in range(4 * degree + 4)]
+        found = mp.qr_solve(mp.matrix([[weight(x) * x**j for j in range(degree + 1)] for x in xs]), mp.matrix([weight(x) * g(x) for x in xs]))[0]
+        c = list(found)[::-1]
+        error = max(abs(mp.polyval(c, x) - g(x)) * weight(x) for x in grid)
+        if error <= mpf(2) ** -bits:
+            break
+    reach = int(mp.floor(-mp.log(error, 2)))
+    table(name, c, f"{what} on [{mp.nstr(a, 6)}, {mp.nstr(b, 6)}]: degree {degree}, weighted error 2^-{reach}", single)
+
+
+def tails():
+    """What is made of e^-h (vmath_decay_t.inc): of t = (a - mid) / (a + mid), but for erf and the logarithm."""
+    lines.append("#if VM_DECAY")
+
+    def erfcx(a):
+        return mp.erfc(a) * mp.exp(a * a)
+
+    def gauss_tail(a):
+        return erfcx(a / mp.sqrt(2)) / 2
+
+    def slope(a):
+        return gauss_tail(a) - a / mp.sqrt(2 * mp.pi)
+    root = mp.findroot(slope, "0.7517915247")
+    split("GELU_ROOT_", root, (40, 53))                   # short: what is taken from it beyond 1/3 loses nothing
+    split("F_GELU_ROOT_", root, (16, 24), "f")
+    er = of_square(lambda r: mp.erf(r) / r - 1, 2 / mp.sqrt(mp.pi) - 1)
+    at = of_square(lambda s: (2 * mp.atanh(s) - 2 * s) / s**3, mpf(2) / 3)
+    for prefix, single, top, end, bits in (("f_", True, mpf("14.8"), mpf("10.4"), 26), ("", False, mpf("39.5"), mpf(28), 55)):
+        for name, f, last, what in (("erfc", lambda a: (1 + a * 9 / 8) * erfcx(a), end, "(1 + 9a/8) exp(a^2) erfc(a)"),
+                                    ("gelu", lambda a: (1 + a * 3 / 4) * gauss_tail(a), top, "(1 + 3a/4) exp(a^2 / 2) erfc(a / sqrt 2) / 2"),
+                                    ("slope", lambda a: slope(a) / (root - a), top, "(exp(a^2 / 2) erfc(a / sqrt 2) / 2 - a / sqrt(2 pi)) / (root - a)")):
+            # the middle, where f is nearest to a number: the constant term costs nothing
+            mid = min((4 + mpf(j) / 1024 for j in range(-400, 401)), key=lambda k: abs(as_float(f(k), 24 if single else 53) / f(k) - 1))
+            split(f"{prefix.upper()}{name.upper()}_MID", mid, (53,), "f" if single else "")
+            fit(f"{prefix}{name}_tail", lambda t, f=f, k=mid: f(k * (1 + t) / (1 - t)), -1, (last - mid) / (last + mid), bits,
+                f"{what} by t = (a - mid) / (a + mid)", single, start=7 if single else 18)
+        fit(prefix + "erf_low", er, 0, "0.811", 25 if single else 56, "erf(x) / x - 1 by z = x^2", single)
+        weighted(prefix + "erf_far", lambda a: -mp.log(mp.erfc(a)) / a, lambda a: a * mp.erfc(a) / mp.erf(a), mpf("0.899"),
+                 mpf("3.96" if single else "5.96"), 27 if single else 56, "-log(erfc(a)) / a", single, start=5 if single else 16)
+        fit(prefix + "log1e", at, 0, mpf("0.1112"), 22 if single else 51, "(log((1+s)/(1-s)) - 2s) / s^3 by z = s^2", single)
+    lines.append("#endif")
+
+
 def gammas():
     def lg12(u):
         x = mpf("1.5") + u
@@ -456,7 +503,7 @@ def main():
     lines.append("/* vmath_coef_t.inc: written by csrc/tools/vmath_coef.py, which derives every number. Do not edit.")
     lines.append(" * vm_c_<f>: float64; vm_c_q_<f>: float64 arithmetic for a float32 result; vm_c_f_<f>: float32. */")
     constants()
-    for part in (exponentials, tanhs, logarithms, circular, errors, gammas, lanes):
+    for part in (exponentials, tanhs, logarithms, circular, errors, tails, gammas, lanes):
         part()
     text = "\n".join(lines) + "\n"
     if "--check" in sys.argv:
