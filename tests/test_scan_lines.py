@@ -48,3 +48,10 @@ def test_the_gradient_of_running_products_is_that_of_a_recurrence_along_the_line
     expected = np.zeros_like(x)
     turn(expected)[...] = np.flip(np.cumsum(np.flip(p, axis), axis=axis), axis) / turn(x)
     assert np.allclose(grad, expected, rtol=1e-12, atol=0)
+
+
+def test_running_sums_begin_with_the_first_element_whatever_its_zero() -> None:
+    for shape, axis in (((5,), 0), ((3, 4), 0), ((3, 4), 1)):
+        x = np.full(shape, -0.0)
+        assert np.signbit(gd.evaluate(gd.cumsum(gd.constant(x), axis=axis))).all()
+        assert np.signbit(np.cumsum(x, axis=axis)).all()

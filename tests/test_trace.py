@@ -102,6 +102,7 @@ def test_formulas_read_one_way_only():
     power = gd.trace(x ** (gd.constant(3.0) - 1.0) * y, at={x: 2.0, y: 3.0})
     assert [r.formula for r in power.rows if r.value == 2.0 and r.index == 1] == ["3 - 1"]
     assert formula(y * gd.expm1(x), lambda n: None, LATEX).text == r"y\,\left(e^{x} - 1\right)"
+    assert "xbar += ybar (y*0.693147)\n" in str(gd.rule(2 ** x))
     assert r"\mathrm{relu}\,x" in gd.rule(gd.relu(x)).latex and r"\mathrm{sign}\,x" in gd.rule(abs(x)).latex
 
 
