@@ -32,10 +32,15 @@ zmul_either = binary("zmul_either", "x y, but 0 where x or y is 0", special.zmul
                      ulp=0, symbol="×₀", latex=r"{0} \cdot {1}", analytic=np.multiply)
 
 
+def _number_of(x: Node) -> float | None:
+    """What a constant of one element is."""
+    return float(x._attrs[0].reshape(())[()]) if x.op.name == "constant" and x.size == 1 else None
+
+
 def _power_dx(x: Node, y: Node, z: Node) -> Any:
     """y x^(y-1) by its limit: 0 where y = 0, also at x = 0. Beside x = 0 by zmul, which keeps the slope in y: a `where` would cut it off."""
-    if y.op.name == "constant" and y.size == 1:
-        p = float(y._attrs[0].reshape(())[()])
+    p = _number_of(y)
+    if p is not None:
         if p == 0:
             return ZERO
         if p == 1:
@@ -46,7 +51,8 @@ def _power_dx(x: Node, y: Node, z: Node) -> Any:
 
 def _power_dy(x: Node, y: Node, z: Node) -> Node:
     """x^y log x; 0 at x = 0 for y >= 0, which a number above 0 as x cannot meet."""
-    if x.op.name == "constant" and x.size == 1 and float(x._attrs[0].reshape(())[()]) > 0:
+    base = _number_of(x)
+    if base is not None and base > 0:
         return z * log(x)
     return where(logical_and(equal(x, 0.0), greater_equal(y, 0.0)), 0.0, z * log(x))
 
