@@ -267,15 +267,21 @@ static int64_t conv_tile_cost(int64_t mr, int64_t nv, int64_t registers)
     return full * GD_MAX(mr * nv, 8) + (rest ? GD_MAX(mr * (rest > 2 ? nv : rest), 8) : 0);
 }
 
-/* A tile whose lanes are channels takes so many positions at most, and of those no more sizes than these. */
-enum { CONV_LANE_MOST = 14 };
+/* A tile whose lanes are channels takes so many positions at most, and of those no more sizes than these. With fewer than some of them it
+ * waits for its own results. */
+#if GD_VBYTES == 64
+enum { CONV_LANE_MOST = 14, CONV_LANE_LEAST = 5 };
 static int64_t conv_lane_width(int64_t n) { return n <= 8 ? n : (n + 1) / 2 * 2; }
+#else
+enum { CONV_LANE_MOST = 6, CONV_LANE_LEAST = 4 };
+static int64_t conv_lane_width(int64_t n) { return n; }
+#endif
 
 /* Multiplications per tap, in registers, of a row of n positions and one register of channels. */
 static int64_t conv_lane_cost(int64_t n)
 {
     const int64_t steps = (n + CONV_LANE_MOST - 1) / CONV_LANE_MOST, less = n / GD_MAX(steps, 1), more = steps ? n % steps : 0;
-    return (steps - more) * GD_MAX(conv_lane_width(less), 5) + more * GD_MAX(conv_lane_width(less + 1), 5);
+    return (steps - more) * GD_MAX(conv_lane_width(less), CONV_LANE_LEAST) + more * GD_MAX(conv_lane_width(less + 1), CONV_LANE_LEAST);
 }
 
 /* Of a row that ends in half a register: what a tap takes less. A tile of nothing else waits for its loads. */
