@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from counting import checked
 
 import graphdiff as gd
 import graphdiff.errors
@@ -472,3 +473,34 @@ def test_results_of_what_lies_apart(dtype):
         for n in (300, 1030):
             x = np.abs(small(40, n, dtype=dtype)) + 1
             check(lambda m, x: [m.sqrt(x[:, ::2]), -x[:, ::3], x[:, ::2] * x[:, :1]], x)
+
+
+def test_repeats_and_kronecker_products_of_many_axes():
+    """Operands and results have at most 32 axes, whatever is made on the way."""
+    v = np.arange(6.0).reshape((1,) * 18 + (2, 3))
+    x = gd.input("x", v.shape)
+    for reps in (2, (3, 1), (2,) + (1,) * 19, (1,) * 20 + (2,)):
+        np.testing.assert_array_equal(gd.function([x], gd.tile(x, reps))(v), np.tile(v, reps))
+    np.testing.assert_array_equal(gd.function([x], gd.kron(x, x))(v), np.kron(v, v))
+    slope = gd.function([x], gd.grad(gd.sum(gd.kron(x, x)), x))(v)
+    np.testing.assert_allclose(slope, np.full(v.shape, 2 * v.sum()))
+    checked(6)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0), (4, 4, 0)])
+def test_index_arrays_of_several_axes_into_arrays_without_elements(shape):
+    x = gd.input("x", shape)
+    i = np.array([[0, 1], [1, 0]])
+    node = gd.input("i", i.shape, "int64")
+    axis = 1 if shape[0] == 0 else 0
+    empty = np.ones(shape)
+    assert gd.function([x], gd.take(x, i, axis=axis))(empty).shape == np.take(empty, i, axis=axis).shape
+    assert gd.function([x, node], gd.take(x, node, axis=axis))(empty, i).shape == np.take(empty, i, axis=axis).shape
+    y = gd.take(x, i, axis=axis)
+    assert gd.function([x], gd.grad(gd.sum(y * y), x))(empty).shape == shape
+    with pytest.raises(gd.errors.OutOfBounds):
+        gd.function([x, node], gd.take(x, node, axis=axis))(empty, i + 5)
+    if len(shape) == 3:
+        assert gd.function([x, node], x[node, node])(empty, i).shape == empty[i, i].shape
+        assert gd.function([x], x.at[i, i].set(x[i, i] * 2))(empty).shape == shape
+    checked(4)

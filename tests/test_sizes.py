@@ -307,3 +307,52 @@ def test_sizes_and_fractions():
         with pytest.raises(TypeError, match=r"as a value in the graph, write gd\.size\(x, axis\)"):
             bad()
         checked()
+
+
+MASK = np.array([True, False, True])
+
+
+@pytest.mark.parametrize(("sizes", "make", "fits", "differs"), [
+    (("a", "b"), lambda x: gd.einsum("ii->i", x), (3, 3), [(2, 3), (1, 3), (3, 0)]),
+    (("a", "b"), lambda x: gd.einsum("ii->", x), (0, 0), [(0, 1)]),
+    (("a", "b"), lambda x: gd.einsum("ij,jj->i", x, x), (2, 2), [(2, 3)]),
+    (("a", "b", 2), lambda x: gd.einsum("iij->j", x), (4, 4, 2), [(3, 4, 2), (4, 1, 2)]),
+    (("a", "b", 2), lambda x: gd.tensordot(x, x.transpose(1, 0, 2), ((0, 1), (0, 1))), (2, 2, 2), [(2, 6, 2), (1, 3, 2)]),
+    (("n", 3), lambda x: gd.einsum("ii->i", x), (3, 3), [(5, 3), (1, 3)]),
+    (("n", 3), lambda x: x[MASK], (3, 3), [(5, 3), (2, 3), (1, 3), (0, 3)]),
+    (("n", 3), lambda x: x.at[MASK].set(0.0), (3, 3), [(5, 3), (2, 3), (1, 3)]),
+    (("n", 3), lambda x: x.at[np.array([True])].add(1.0), (1, 3), [(5, 3), (0, 3)]),
+])
+def test_named_sizes_that_one_label_or_one_mask_makes_equal_are_checked(sizes, make, fits, differs):
+    def compiled(shape):
+        x = gd.input("x", shape)
+        y = make(x)
+        return gd.function([x], [y, gd.grad(gd.sum(y * y), x)])
+    f = compiled(sizes)
+    x = np.arange(1.0, 1 + np.prod(fits)).reshape(fits)
+    for got, want in zip(f(x), compiled(fits)(x), strict=True):
+        np.testing.assert_array_equal(got, want)
+        checked()
+    for shape in differs:
+        with pytest.raises(GraphdiffError, match="test_sizes"):
+            f(np.ones(shape))
+        checked()
+
+
+def test_arenas_of_sizes_called_long_ago_are_given_back(monkeypatch):
+    from graphdiff.api import function as module
+    x = gd.input("x", ("n", 64))
+    f = gd.function([x], gd.sum(gd.sort(gd.sin(x), axis=0), axis=0))
+    sizes = range(100, 160, 5)
+    want = [f(np.full((n, 64), 0.5)) for n in sizes]
+    held = [loaded for loaded in f._cache.values() if loaded.pool]
+    assert len(held) == len(sizes)
+    monkeypatch.setattr(module, "IDLE_NBYTES", 4 * max(loaded.idle_nbytes for loaded in held))
+    for n, value in zip(sizes, want, strict=True):
+        np.testing.assert_array_equal(f(np.full((n, 64), 0.5)), value)
+        checked()
+    f(np.ones((7, 64)))
+    assert 1 <= sum(bool(loaded.pool) for loaded in f._cache.values()) < len(sizes) and len(f._cache) == len(sizes) + 1
+    for n, value in zip(sizes, want, strict=True):
+        np.testing.assert_array_equal(f(np.full((n, 64), 0.5)), value)
+    assert sum(bool(loaded.pool) for loaded in f._cache.values()) < len(sizes)

@@ -33,6 +33,7 @@ from .targets import called, check_apart, check_targets, in_structure, share_mem
 
 MOST_THREADS = 1024     # that are asked for; the core starts 64 at most (GDI_MAX_THREADS)
 CACHE = 256         # programs a function keeps, one per set of sizes: as many as lengths of sentences differ by
+IDLE_NBYTES = 256 << 20     # of arenas and results that wait for a call of the same sizes; those called longest ago are given back first
 
 
 def _cores() -> int:
@@ -164,13 +165,24 @@ class Function:
             self._cache[key] = loaded
             while len(self._cache) > CACHE:
                 self._cache.popitem(last=False)
+            self._give_back()
 
     def _cached(self, key: Any) -> Loaded | None:
         with self._lock:
             loaded = self._cache.get(key)
             if loaded is not None:
                 self._cache.move_to_end(key)
+                if not loaded.pool:             # this call makes a workspace
+                    self._give_back()
             return loaded
+
+    def _give_back(self) -> None:
+        """Drop the workspaces of the sizes called longest ago, not of the last ones, where they hold too much. Their programs stay."""
+        nbytes = 0
+        for loaded in list(reversed(self._cache.values()))[1:]:
+            nbytes += len(loaded.pool) * loaded.idle_nbytes
+            if nbytes > IDLE_NBYTES:
+                loaded.pool.clear()
 
     # -- calling ---------------------------------------------------------------------------------------------------
 
@@ -292,7 +304,7 @@ class Function:
         return rows
 
     def profile(self, /, *args: Any, **named: Any) -> list[dict[str, Any]]:
-        """Run once and give nanoseconds per instruction with the node and line it belongs to."""
+        """Run once and give nanoseconds per instruction with the node and line it belongs to. Variables with an update keep their values."""
         from ..runtime.profile import profile
         if named or len(args) != len(self._gates):
             args = self._arguments(args, named)

@@ -12,7 +12,7 @@ from ..graph.node import Node
 MAX_LENGTH, MAX_DEPTH = 10_000, 100
 FUNCTIONS = ("log exp sin cos tan sqrt tanh sinh cosh arcsin arccos arctan abs sigmoid softplus relu erf log1p expm1 square gelu silu "
              "maximum minimum arctan2 hypot power").split()
-_ALIASES = {"ln": "log", "max": "maximum", "min": "minimum", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "pow": "power"}
+_ALIASES = {"ln": "log", "max": "maximum", "min": "minimum", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2", "pow": "power"}
 _BINARY = {"+": (10, "add"), "-": (10, "subtract"), "*": (20, "multiply"), "/": (20, "divide"), "**": (40, "power"), "^": (40, "power")}
 _SIGN = 30          # -x**2 is -(x**2), 2*-x works
 

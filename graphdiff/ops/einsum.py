@@ -22,7 +22,7 @@ from ..graph.opdef import OpDef, register
 from ..specs import check_shape, nelements, stretches
 from .contraction import cost, lower, sizes_of, terms_of
 from .families import cast
-from .movement import BROADCAST_TO, UNDIAGONAL, diagonal, expand_to, permute, reshape_to
+from .movement import BROADCAST_TO, UNDIAGONAL, diagonal, expand_to, permute, reshape_to, taken_for
 
 LETTERS = string.ascii_uppercase + string.ascii_lowercase    # the alphabet of numpy.einsum, in the order of implicit outputs
 
@@ -213,9 +213,10 @@ def _take_diagonals(x: Node, term: str, k: int) -> tuple[Node, str]:
         while term.count(label) > 1:
             i = term.index(label)
             j = term.index(label, i + 1)
-            if unify(x.shape[i], x.shape[j]) is None:
+            n = unify(x.shape[i], x.shape[j])
+            if n is None:
                 raise ShapeError(f"label {label} has lengths {x.shape[i]} and {x.shape[j]} in operand {k}")
-            x = diagonal(x, 0, i, j)
+            x = diagonal(taken_for(x, {i: n, j: n}), 0, i, j)
             term = term[:i] + term[i + 1:j] + term[j + 1:] + label
     return x, term
 

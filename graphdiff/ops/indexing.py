@@ -54,7 +54,7 @@ def _gather_lower(ctx: Any, node: Node) -> Any:
     if not node.size and node.inputs[1].size:           # the kernel looks at no index then, and one may be out of bounds
         at = ctx.reshape(ctx.raw(node.inputs[1]), (node.inputs[1].size,))
         i = ctx.emit("ravel_index", ctx.new(at.shape, INT64), [at], [node.inputs[0].shape[axis], axis])
-    ctx.emit("gather", _three(out, ctx, axis, len(i.shape)), [x, ctx.reshape(i, (int(np.prod(i.shape)),))], [axis, mode] if mode else [axis])
+    ctx.emit("gather", _three(out, ctx, axis, node.inputs[1].ndim), [x, ctx.reshape(i, (int(np.prod(i.shape)),))], [axis, mode] if mode else [axis])
     return out
 
 
@@ -233,7 +233,7 @@ def index(x: Any, item: Any) -> Node:
     """x[item] by NumPy's rules. A mask computed in the graph is refused: its result would have no known size."""
     x = as_node(x)
     p = Parsed(x, item)
-    return _gathered(_basic(x, p), p)
+    return _gathered(_basic(p.array, p), p)
 
 
 known_as(index.__wrapped__, SLICING)       # type: ignore[attr-defined]
@@ -297,6 +297,7 @@ def _update(x: Node, item: Any, value: Any, op: OpDef) -> Node:
         raise DTypeError(f"cannot put {value.dtype} into {x.dtype}\nhint: use astype")
     value = cast(value, x.dtype)
     p = Parsed(x, item)
+    x = p.array
     part = _basic(x, p)
     order, first, shape, axes = _plan(p, part.ndim) if p.arrays else ([], 0, (), [])
     if p.arrays and is_few(part, order, shape, axes):

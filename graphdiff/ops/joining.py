@@ -285,10 +285,14 @@ def _in_two_steps(x: Node, reps: tuple[Any, ...]) -> tuple[Node, tuple[Any, ...]
 def _repeated(x: Node, reps: tuple[Any, ...]) -> Node:
     """x, reps[i] times along axis i."""
     spread: list[Any] = []
+    lifted: list[Any] = []
     for size, r in zip(x.shape, reps, strict=True):
-        spread += [r, size]
-    lifted = reshape_to(x, tuple(v for size in x.shape for v in (1, size)))
-    return reshape_to(expand_to(lifted, tuple(spread)), tuple(size * r for size, r in zip(x.shape, reps, strict=True)))
+        if isinstance(r, Dim) or r != 1:
+            spread.append(r)
+            lifted.append(1)
+        spread.append(size)
+        lifted.append(size)
+    return reshape_to(expand_to(reshape_to(x, tuple(lifted)), tuple(spread)), tuple(size * r for size, r in zip(x.shape, reps, strict=True)))
 
 
 @public

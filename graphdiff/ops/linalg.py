@@ -19,7 +19,7 @@ from ..graph.opdef import OpDef, register
 from ..specs import broadcast, check_shape, format_shape, nelements, normalize_axes
 from .binary import multiply
 from .families import pair
-from .movement import permute, reshape_to, sum_to, swapaxes
+from .movement import permute, reshape_to, sum_to, swapaxes, taken_for
 
 # -- the op --------------------------------------------------------------------------------------------------------
 
@@ -267,9 +267,11 @@ def tensordot(x: Any, y: Any, axes: Any = 2) -> Node:
 
 def _contract(x: Node, left: tuple[int, ...], y: Node, right: tuple[int, ...]) -> Node:
     """The sum over the axes left[i] of x and right[i] of y, as one matrix product."""
-    for i, j in zip(left, right, strict=True):
-        if unify(x.shape[i], y.shape[j]) is None:
+    sizes = [unify(x.shape[i], y.shape[j]) for i, j in zip(left, right, strict=True)]
+    for i, j, n in zip(left, right, sizes, strict=True):
+        if n is None:
             raise ShapeError(f"summed sizes differ: left has {x.shape[i]} (axis {i}), right has {y.shape[j]} (axis {j})")
+    x, y = taken_for(x, dict(zip(left, sizes, strict=True))), taken_for(y, dict(zip(right, sizes, strict=True)))
     rows = [i for i in range(x.ndim) if i not in left]
     columns = [j for j in range(y.ndim) if j not in right]
     over = tuple(x.shape[i] for i in left)
@@ -286,9 +288,13 @@ def kron(x: Any, y: Any) -> Node:
     ndim = max(x.ndim, y.ndim)
     p = (1,) * (ndim - x.ndim) + x.shape
     q = (1,) * (ndim - y.ndim) + y.shape
-    a = reshape_to(x, tuple(n for size in p for n in (size, 1)))
-    b = reshape_to(y, tuple(n for size in q for n in (1, size)))
-    return reshape_to(multiply(a, b), tuple(m * n for m, n in zip(p, q, strict=True)))
+    left: list[Any] = []
+    right: list[Any] = []
+    for m, n in zip(p, q, strict=True):
+        one = 1 in (m, n)                   # an axis of one of them only is one axis of the product
+        left += [m] if one else [m, 1]
+        right += [n] if one else [1, n]
+    return reshape_to(multiply(reshape_to(x, tuple(left)), reshape_to(y, tuple(right))), tuple(m * n for m, n in zip(p, q, strict=True)))
 
 
 __all__ = ["MATMUL", "dot", "inner", "kron", "matmul", "outer", "tensordot", "vdot"]

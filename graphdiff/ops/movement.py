@@ -164,6 +164,11 @@ def expand_to(x: Node, shape: tuple[Any, ...]) -> Node:
     return x if x.shape == shape else make(BROADCAST_TO, (x,), (shape,))
 
 
+def taken_for(x: Node, sizes: dict[int, Any]) -> Node:
+    """x with the sizes of some axes taken for others that they may turn out to be, which is checked when they are numbers."""
+    return expand_to(x, tuple([sizes.get(i, n) for i, n in enumerate(x.shape)]))
+
+
 @public
 def broadcast_to(x: Any, shape: Any) -> Node:
     """x broadcast to a shape, by NumPy's rules. Raises ShapeError when it does not fit."""

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..dims import Dim
+from ..dims import Dim, unify
 from ..dtypes import BOOL, INT64
 from ..errors import NodeTypeError, OutOfBounds, ShapeError
 from ..graph.build import as_node, make_constant, unmasked
 from ..graph.node import Node
 from ..specs import slice_backward, slice_forward
 from .families import cast
+from .movement import taken_for
 
 
 class Parsed:
@@ -21,7 +22,8 @@ class Parsed:
 
     def __init__(self, x: Node, index: Any) -> None:
         items = list(index) if isinstance(index, tuple) else [index]
-        items = self._masks(x, items)
+        x, items = self._masks(x, items)
+        self.array = x                        # the array that is indexed, as long as the masks of it
         used = builtins.sum(1 for i in items if i is not None and i is not Ellipsis)
         if builtins.sum(1 for i in items if i is Ellipsis) > 1:
             raise OutOfBounds("an index can have only one ellipsis ('...')")
@@ -75,22 +77,25 @@ class Parsed:
         self.apart = builtins.any(b - a != 1 for a, b in itertools.pairwise(places))
 
     @classmethod
-    def _masks(cls, x: Node, items: list[Any]) -> list[Any]:
-        """The items with lists as arrays and each mask as the positions where it is true, one array an axis."""
+    def _masks(cls, x: Node, items: list[Any]) -> tuple[Node, list[Any]]:
+        """The array with the sizes of its masks, and the items with lists as arrays and each mask as the positions where it is true, one
+        array an axis."""
         items = [cls._item(item) for item in items]
         width = [0 if item is None or item is Ellipsis else item.ndim if _is_mask(item) else 1 for item in items]
         out: list[Any] = []
+        sizes: dict[int, Any] = {}
         axis = 0
         for k, item in enumerate(items):
             if _is_mask(item):
                 for j, n in enumerate(item.shape):
-                    if axis + j < x.ndim and isinstance(x.shape[axis + j], int) and x.shape[axis + j] != n:
+                    if axis + j < x.ndim and unify(x.shape[axis + j], n) is None:
                         raise OutOfBounds(f"boolean index has size {n} along axis {axis + j}, the array has {x.shape[axis + j]}")
+                    sizes[axis + j] = n
                 out += list(np.nonzero(item))
             else:
                 out.append(item)
             axis = builtins.max(axis, x.ndim - builtins.sum(width[k + 1:])) if item is Ellipsis else axis + width[k]
-        return out
+        return taken_for(x, sizes), out
 
     @staticmethod
     def _item(item: Any) -> Any:

@@ -259,8 +259,8 @@ class Workspace:
 class Loaded:
     """A program for one set of sizes, ready to be called from any thread."""
 
-    __slots__ = ("all_scalars", "c", "fixed", "gates", "handle", "keep", "large", "locks", "n_in", "numbers", "out_specs", "pick", "pool", "program",
-                 "scalar", "shapes", "small", "states", "threads")
+    __slots__ = ("all_scalars", "c", "fixed", "gates", "handle", "idle_nbytes", "keep", "large", "locks", "n_in", "numbers", "out_specs", "pick",
+                 "pool", "program", "scalar", "shapes", "small", "states", "threads")
 
     def __init__(self, program: Program, gates: list[Gate], shapes: list[tuple[int, ...]], variables: list[Any], threads: int) -> None:
         self.program = program
@@ -284,6 +284,7 @@ class Loaded:
         arrays = [(i, FIRST + self.n_in + i, s, d) for i, (s, d) in enumerate(self.out_specs) if s != ()]
         self.small = [a for a in arrays if math.prod(a[2]) * a[3].itemsize < _LARGE]
         self.large = [a for a in arrays if math.prod(a[2]) * a[3].itemsize >= _LARGE]
+        self.idle_nbytes = program.arena_nbytes + 2 * sum([math.prod(s) * d.itemsize for _, _, s, d in self.large])    # of a workspace
         self.fixed = []
         self.states: list[Any] = []      # arrays that a run writes to: of the variables with an update
         self.keep = []

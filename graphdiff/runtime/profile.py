@@ -12,7 +12,8 @@ from .execute import Loaded, Workspace
 
 
 def profile(loaded: Loaded, args: Sequence[Any]) -> list[dict[str, Any]]:
-    """One row an instruction, slowest first: ns, op, node, site, nodes (more than one where operations are fused)."""
+    """One row an instruction, slowest first: ns, op, node, site, nodes (more than one where operations are fused). Variables with an update
+    are afterwards what they were before."""
     w = Workspace(loaded)
     held = loaded.place(w, args)
     results = [native.from_buffer(np.full(s, 0, d)) for s, d in loaded.out_specs]      # written to: no instruction waits for their pages
@@ -22,7 +23,10 @@ def profile(loaded: Loaded, args: Sequence[Any]) -> list[dict[str, Any]]:
     for lock in loaded.locks:
         lock.acquire()
     try:
+        before = [state.copy() for state in loaded.states]
         status = native.lib.gd_run_profiled(loaded.handle.c, w.c, w.bases, times, w.fault)
+        for state, values in zip(loaded.states, before, strict=True):
+            state[...] = values
     finally:
         for lock in loaded.locks:
             lock.release()
