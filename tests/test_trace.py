@@ -686,3 +686,16 @@ def test_inputs_that_are_called_as_rows_are():
     assert "v-1 = w1 = 2" in str(gd.trace(w1 * w2, at={w1: 2.0, w2: 3.0}))
     assert "w1 = " in str(gd.trace((w2 * 2.0).named("w1") + 1.0, at={w2: 3.0}))
     checked(8)
+
+
+@pytest.mark.parametrize("layer", ["RNN", "GRU", "LSTM"])
+def test_steps_whose_number_has_a_name(layer):
+    """The rule of such a node cannot be written down; its value and its adjoint are there."""
+    x = gd.input("x", (1, "t", 3))
+    y = gd.sum(getattr(gd.nn, layer)(3, 4, dtype="float64", key=1)(x))
+    at = np.linspace(-1.0, 1.0, 15).reshape(1, 5, 3)
+    text = str(gd.trace(y, at={x: at}))
+    assert layer.lower() in text and "xbar" in text
+    slope = gd.function([x], gd.grad(y, x))(at)
+    assert f"norm {np.linalg.norm(slope):.4g}" in text
+    checked(2)

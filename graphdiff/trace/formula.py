@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ..diff.reverse import contributions
-from ..errors import show_name
+from ..errors import GradientError, show_name
 from ..graph.build import INPUT, making
 from ..graph.node import Node, Origin, new_node
 from ..graph.opdef import MINUS_ONE, ONE, ZERO
@@ -280,7 +280,11 @@ def local_rule(node: Node, needs: Sequence[bool]) -> tuple[Node, list[Term | Non
                 if need:
                     terms[i] = Term(partial(*node.inputs, node) if callable(partial) else partial, True)
         else:
-            for i, (t, need) in enumerate(zip(contributions(g, node, tuple(needs)), needs, strict=True)):
+            try:
+                given = contributions(g, node, tuple(needs))
+            except GradientError:           # of steps whose number has a name there is nothing to write down; their adjoint is one kernel
+                return g, terms
+            for i, (t, need) in enumerate(zip(given, needs, strict=True)):
                 if need:
                     terms[i] = Term(ZERO if t is None else t, False)
     return g, terms
