@@ -106,6 +106,9 @@ AS_VALUE = "as a value in the graph, write gd.size(x, axis)"
 class Dim:
     """A size known only when a function meets arrays. Immutable; made by `Dim.name` and by arithmetic.
 
+    == and != say whether two sizes are the same expression, as dict keys and `in` need it: of two that may turn out equal, or of one that may
+    turn out to be the number beside it, == is False. <, <=, > and >= of such sizes are a TypeError.
+
     >>> batch, length = Dim.name("batch"), Dim.name("length")
     >>> batch * 28, (length + 1) // 2, batch * 28 // 28, (length + 1) * 2 - 2 * length
     (batch*28, (length + 1)//2, batch, 2)

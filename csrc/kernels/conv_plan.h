@@ -270,10 +270,10 @@ static int64_t conv_tile_cost(int64_t mr, int64_t nv, int64_t registers)
 /* A tile whose lanes are channels takes so many positions at most, and of those no more sizes than these. With fewer than some of them it
  * waits for its own results. */
 #if GD_VBYTES == 64
-enum { CONV_LANE_MOST = 14, CONV_LANE_LEAST = 5 };
+enum { CONV_LANE_MOST = 14, CONV_LANE_LEAST = 5, CONV_LANE_STORE = 200 };
 static int64_t conv_lane_width(int64_t n) { return n <= 8 ? n : (n + 1) / 2 * 2; }
 #else
-enum { CONV_LANE_MOST = 6, CONV_LANE_LEAST = 4 };
+enum { CONV_LANE_MOST = 6, CONV_LANE_LEAST = 4, CONV_LANE_STORE = 400 };
 static int64_t conv_lane_width(int64_t n) { return n; }
 #endif
 
@@ -303,14 +303,14 @@ static double conv_positions_cycles(const conv_plan *p, int64_t vl, int64_t mr, 
     return sheets * GD_MIN((double)p->box[1] * row, run) * (double)p->m_padded / (double)mr;
 }
 
-/* The same where they are channels: 16 x 16 elements are stored in 200. */
+/* The same where they are channels: 16 x 16 elements are stored in 200, 8 x 8 in 400. */
 static double conv_lanes_cycles(const conv_plan *p, int64_t vl)
 {
     const conv_line *l = &p->line[2];
     const int64_t nx = GD_MIN(p->box[2], l->t1 - l->t0);
     const double K = (double)(p->cb * p->phase_taps), sheets = (double)p->n * (double)(p->line[0].t1 - p->line[0].t0)
                    * (double)p->boxes[1] * (double)p->boxes[2] * (double)p->c * (double)p->taps / K;
-    const double row = (double)conv_lane_cost(nx) * K + (double)((nx + vl - 1) / vl) * 200;
+    const double row = (double)conv_lane_cost(nx) * K + (double)((nx + vl - 1) / vl) * CONV_LANE_STORE;
     return sheets * (double)p->box[1] * row * (double)((p->m + vl - 1) / vl);
 }
 
