@@ -444,3 +444,23 @@ def test_bools_by_a_vector_whatever_the_bytes():
             for part in (got[0], got[1], got[2][:, 0], got[2][:, 1], got[3]):
                 assert np.array_equal(part, want), terms
                 checked()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("terms", [2, 3, 4])
+def test_few_rows_by_columns_of_two_to_four_numbers_that_lie_together(terms, dtype):
+    """As they lie, with numbers between them that are no part of them, and as rows."""
+    for columns in (31, 32, 33, 39, 40, 63, 65, 100, 1001):
+        b = drawn((columns, terms), dtype, 1)
+        b[0, 0], b[-1, -1], b[5] = -0.0, np.inf, np.nan
+        wide = np.full((columns, terms + 2), np.nan, dtype)
+        wide[:, 1:-1] = b
+        for rows in (2, 3, 5, 16, 17):
+            a = drawn((rows, terms), dtype)
+            a[1] = 0.0
+            want = called(gd.matmul, a, np.ascontiguousarray(b.T))
+            for got in (called(lambda x, y: x @ y.T, a, b), called(lambda x, y: x @ y[:, 1:-1].T, a, wide),
+                        called(lambda x, y: x.T @ y.T, np.ascontiguousarray(a.T), b), called(lambda x, y: (y @ x.T).T, a, b)):
+                assert np.array_equal(np.isnan(got), np.isnan(want))
+                assert got[~np.isnan(want)].tobytes() == want[~np.isnan(want)].tobytes(), (rows, columns)
+                checked()
