@@ -149,3 +149,16 @@ def test_operands_are_named_where_named_sizes_turn_out_not_to_fit():
         assert "offsets" in str(caught.value) and "build in" not in str(caught.value).splitlines()[0], str(caught.value)
         assert "\n  at " in str(caught.value) and "test_errors.py" in str(caught.value)
         checked()
+
+
+@pytest.mark.parametrize(("call", "argument"), [
+    (lambda x: x + "a", "the right operand: dtype <U1"), (lambda x: np.array(["b"]) * x, "the left operand: dtype <U1"),
+    (lambda x: gd.maximum(x, np.ones(3, complex)), "the right operand: dtype complex128"), (lambda x: x @ "a", "y: dtype <U1"),
+    (lambda x: gd.kron(x, "a"), "y: dtype <U1"), (lambda x: gd.full((2,), "a"), "fill_value: dtype <U1"),
+    (lambda x: gd.pad(np.ones(3, complex), 1, mode="edge"), "x: dtype complex128"),
+])
+def test_an_operand_of_no_dtype_of_ours_is_named(call, argument):
+    with pytest.raises(errors.DTypeError) as caught:
+        call(gd.input("x", (3,)))
+    assert argument in str(caught.value) and "test_errors.py" in str(caught.value)
+    checked()

@@ -133,7 +133,7 @@ def _renamed(function: Any, options: dict[str, Any]) -> dict[str, Any] | None:
 def _better(error: Exception, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """What a public function does about an error: raise a located one, raise it as it is, or be called again with these options."""
     if isinstance(error, GraphdiffError):
-        return error if getattr(error, "located", False) else located(error, function.__name__, args)
+        return error if getattr(error, "located", False) else located(_of_dtype(error, function, args, options), function.__name__, args)
     if isinstance(error, OverflowError):        # of a number for NumPy or for a C integer
         return located(OutOfRange(str(error)), function.__name__, args)
     here = error.__traceback__
@@ -144,6 +144,22 @@ def _better(error: Exception, function: Callable[..., Any], args: tuple[Any, ...
     return located(NodeTypeError(str(error).partition("() ")[2] or str(error)), function.__name__, args) if renamed is None else renamed
 
 
+def _given(function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> list[tuple[str, Any]]:
+    """The arguments of a call with their names."""
+    code = getattr(function, "__code__", None)
+    names = () if code is None else code.co_varnames[:code.co_argcount]
+    return [*zip([*names, *["an argument"] * len(args)], args, strict=False), *options.items()]
+
+
+def _of_dtype(error: GraphdiffError, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> GraphdiffError:
+    """An error about a dtype that one argument alone has, with the name of that argument."""
+    if not isinstance(error, DTypeError):
+        return error
+    odd = [name for name, value in _given(function, args, options) if isinstance(value, str | bytes | np.ndarray)
+           and (dtype := np.asarray(value).dtype).kind not in "biuf" and f"dtype {dtype} " in str(error)]
+    return type(error)(f"{odd[0]}: {error}") if len(odd) == 1 and not str(error).startswith(odd[0]) else error
+
+
 def _of_arguments(error: Exception, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """A TypeError or ValueError that Python or NumPy raised over an argument, as one of ours that says which arguments are neither nodes
     nor numbers nor text. What the caller's own code raised, a callback for instance, stays as it is."""
@@ -152,9 +168,7 @@ def _of_arguments(error: Exception, function: Callable[..., Any], args: tuple[An
         if not frame.tb_frame.f_code.co_filename.startswith(_OURS):
             return error
         frame = frame.tb_next
-    code = getattr(function, "__code__", None)
-    names = () if code is None else code.co_varnames[:code.co_argcount]
-    given = [*zip([*names, *["an argument"] * len(args)], args, strict=False), *options.items()]
+    given = _given(function, args, options)
     odd = [f"{name} is of type {type(value).__name__}" for name, value in given if not isinstance(value, (Node, int, float, str, type(None)))]
     text = f"{error}: {', '.join(odd)}" if odd else str(error)
     kind = BadValue if isinstance(error, ValueError) else NodeTypeError

@@ -103,8 +103,8 @@ def operands(a: Any, b: Any, what: str, names: tuple[str, str] = ("the left oper
     except GraphdiffError as error:
         if b is MISSING:
             raise misfit(what, 2, 0 if a is MISSING else 1) from None
-        if isinstance(error, OutOfRange):
-            error = OutOfRange(f"{names[isinstance(a, Node)]}: {error}")
+        if isinstance(error, OutOfRange) or (isinstance(error, DTypeError) and isinstance(a, Node) is not isinstance(b, Node)):
+            error = type(error)(f"{names[isinstance(a, Node)]}: {error}")
         raise located(error, what, (a, b)) from None
 
 
