@@ -21,6 +21,7 @@ CASES: tuple[tuple[tuple[int, ...], Any], ...] = (
     *[((n, w), 0) for n in (66, 79, 80, 81, 95, 97, 111, 112, 113, 127, 128) for w in (127, 131, 519)],       # one lane after the other
     *[((n, 37, 9), 0) for n in (3, 50)],
     *[((5, n), 1) for n in (1, 7, 8, 15, 16, 17, 23, 31, 32, 33, 63, 65, 70, 257, 4097)],
+    ((20, 2, 20, 2), (1, 3)), ((9, 3, 7, 5), (1, 3)), ((5, 3, 4, 2, 4, 2), (1, 3, 5)), ((6, 4, 130, 2), (1, 3)),      # short lines along several axes
     ((40, 6, 7), (0, 2)), ((40, 6, 70), (0, 2)), ((3, 5, 7), (0, 1)), ((50, 6, 70), 2), ((30, 41), None))
 
 
@@ -163,8 +164,8 @@ def test_places_of_extremes_of_narrow_blocks(dtype: str) -> None:
     """Few columns of few rows, as many blocks as fill registers and one more: ties, NaNs, zeros of both signs, infinities; views of them."""
     random = np.random.default_rng(12)
     values = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1, -1]) if dtype[0] == "f" else np.array([0, 1, *([127, 200, 255] if dtype == "uint8" else [])])
-    for blocks, n, w in ((1, 2, 2), (3, 2, 2), (9, 4, 3), (17, 16, 2), (33, 33, 5), (40, 5, 8), (7, 64, 4), (5, 129, 2), (50, 3, 7), (5, 3, 8), (6, 5, 9), (4, 7, 13),
-                         (3, 300, 6), (3, 9, 16), (2, 6, 17), (3, 8, 25), (2, 257, 8), (2, 256, 7), (2, 5, 32), (2, 5, 33)):
+    for blocks, n, w in ((1, 2, 2), (3, 2, 2), (9, 4, 3), (17, 16, 2), (33, 33, 5), (40, 5, 8), (7, 64, 4), (5, 129, 2), (50, 3, 7), (5, 3, 8), (6, 5, 9),
+                         (4, 7, 13), (3, 300, 6), (3, 9, 16), (2, 6, 17), (3, 8, 25), (2, 257, 8), (2, 256, 7), (2, 5, 32), (2, 5, 33)):
         for some in (values, values[1:], values[:2]):
             x = random.choice(some, (2, blocks, n, w)).astype(dtype)
             v = gd.input("v", x.shape, dtype)
