@@ -16,10 +16,12 @@ DTYPES = ("uint8", "int32", "int64", "float32", "float64")
 CASES: tuple[tuple[tuple[int, ...], Any], ...] = (
     *[((n, w), 0) for n in (1, 2, 3, 4, 5, 8, 11, 16, 17, 35, 50, 128, 129) for w in (130, 2100)],
     *[((n, w), 0) for n in (32, 33, 48, 64, 65) for w in (127, 131, 1024)],          # rows read two lanes at a time, from 128 columns on
+    *[((n, w), 0) for n in (17, 18, 19, 20, 21, 24, 25, 27, 31) for w in (129, 143, 2049)],     # four lanes of one or two rows at a time
     *[((n, w), 0) for n in (13, 14, 15, 16) for w in (1023, 1024, 1029, 2309)],        # eight of them at a time, from 1024 columns on
     *[((n, w), 0) for n in (66, 79, 80, 81, 95, 97, 111, 112, 113, 127, 128) for w in (127, 131, 519)],       # one lane after the other
     *[((n, 37, 9), 0) for n in (3, 50)],
     *[((5, n), 1) for n in (1, 7, 8, 15, 16, 17, 23, 31, 32, 33, 63, 65, 70, 257, 4097)],
+    ((20, 2, 20, 2), (1, 3)), ((9, 3, 7, 5), (1, 3)), ((5, 3, 4, 2, 4, 2), (1, 3, 5)), ((6, 4, 130, 2), (1, 3)),      # short lines along several axes
     ((40, 6, 7), (0, 2)), ((40, 6, 70), (0, 2)), ((3, 5, 7), (0, 1)), ((50, 6, 70), 2), ((30, 41), None))
 
 
@@ -162,7 +164,8 @@ def test_places_of_extremes_of_narrow_blocks(dtype: str) -> None:
     """Few columns of few rows, as many blocks as fill registers and one more: ties, NaNs, zeros of both signs, infinities; views of them."""
     random = np.random.default_rng(12)
     values = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1, -1]) if dtype[0] == "f" else np.array([0, 1, *([127, 200, 255] if dtype == "uint8" else [])])
-    for blocks, n, w in ((1, 2, 2), (3, 2, 2), (9, 4, 3), (17, 16, 2), (33, 33, 5), (40, 5, 8), (7, 64, 4), (5, 129, 2), (50, 3, 7)):
+    for blocks, n, w in ((1, 2, 2), (3, 2, 2), (9, 4, 3), (17, 16, 2), (33, 33, 5), (40, 5, 8), (7, 64, 4), (5, 129, 2), (50, 3, 7), (5, 3, 8), (6, 5, 9),
+                         (4, 7, 13), (3, 300, 6), (3, 9, 16), (2, 6, 17), (3, 8, 25), (2, 257, 8), (2, 256, 7), (2, 5, 32), (2, 5, 33)):
         for some in (values, values[1:], values[:2]):
             x = random.choice(some, (2, blocks, n, w)).astype(dtype)
             v = gd.input("v", x.shape, dtype)
@@ -397,3 +400,49 @@ def test_extremes_of_short_rows(dtype):
                     assert np.signbit(low[zeros & (low == 0) & np.signbit(part).any(1)]).all()
                     assert len({v.tobytes() for v in high[~kept]}) <= 1
                 checked()
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
+def test_extremes_three_apart(dtype):
+    """Registers of lines and of columns of which every third lane counts: the bits of a copy, and no trace of what lies between or behind."""
+    rng = np.random.default_rng(5)
+    real = dtype.startswith("float")
+    for n in (2, 7, 8, 9, 10, 15, 16, 17, 18, 19, 32, 33, 34, 49, 50, 100, 513):
+        for rows in (1, 3, 9):
+            a = (rng.standard_normal((rows, n)) * 100).astype(dtype)
+            if real:
+                a[rows // 2] = np.where(rng.random(n) < 0.5, 0.0, -0.0)
+                a[rng.random(a.shape) < 0.02] = np.nan
+                a[-1, :n // 2] = np.inf
+            odd = [np.nan] if real else [np.iinfo(dtype).max, np.iinfo(dtype).min]
+            wide = rng.choice(np.array(odd, dtype), (rows, 3 * n - 2))
+            wide[:, ::3] = a
+            x, copy = gd.input("x", wide.shape, dtype), gd.input("copy", a.shape, dtype)
+            for axis in (0, 1, None):
+                for back in (1, -1):
+                    f = gd.function([x], [gd.max(x[:, ::3 * back], axis=axis), gd.min(x[:, ::3 * back], axis=axis)], threads=1)
+                    g = gd.function([copy], [gd.max(copy[:, ::back], axis=axis), gd.min(copy[:, ::back], axis=axis)], threads=1)
+                    for got, want, name in zip(f(wide), g(a), ("max", "min"), strict=True):
+                        assert np.asarray(got).tobytes() == np.asarray(want).tobytes(), (n, rows, axis, back, name)
+                        assert np.array_equal(got, getattr(a[:, ::back], name)(axis=axis), equal_nan=True)
+                        checked(2)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "int64", "float32", "float64"])
+def test_any_and_all_of_few_rows(dtype):
+    """Columns of two to four rows and of more, of one element that decides, of none; NaN is true, -0 is not."""
+    rng = np.random.default_rng(6)
+    for n in (1, 2, 3, 4, 5, 8):
+        for w in (2, 5, 31, 33, 64, 257, 2048, 2051, 4100):
+            for share in (0.02, 0.5, 0.98):
+                a = (rng.random((n, w)) < share).astype(dtype)
+                if dtype.startswith("float"):
+                    a[a == 0] = rng.choice([0.0, -0.0], a.shape)[a == 0]
+                    a[a == 1] = rng.choice(np.array([np.nan, 1e-40, -np.inf], dtype), a.shape)[a == 1]
+                if dtype.startswith("int"):
+                    a[a == 1] = rng.choice(np.array([np.iinfo(dtype).min, 256, 1], dtype), a.shape)[a == 1]
+                x = gd.input("x", a.shape, dtype)
+                for view in (lambda v: v, lambda v: v[::-1], lambda v: v[:, 1:], lambda v: v[:, ::2]):
+                    got = gd.function([x], [gd.any(view(x), axis=0), gd.all(view(x), axis=0)], threads=1)(a)
+                    assert np.array_equal(got[0], view(a).any(0)) and np.array_equal(got[1], view(a).all(0)), (n, w, share)
+                    checked(2)
