@@ -110,6 +110,23 @@ def test_sums_of_some_rows_whatever_their_width(dtype: str) -> None:
             checked()
 
 
+@pytest.mark.parametrize("source", ["bool", "uint8", "int32", "int64", "float16", "float32", "float64"])
+def test_conversions_of_every_length(source: str) -> None:
+    """To bool, from zeros, NaNs and infinities, too."""
+    random = np.random.default_rng(0)
+    for n in (*range(1, 75), 127, 129, 1000):
+        x = random.integers(0, 256, n).astype(source)
+        for target in ("bool", "uint8", "int32", "int64", "float16", "float32", "float64"):
+            if target != source:
+                assert cast(x, target).tobytes() == x.astype(target).tobytes()
+                checked()
+        with np.errstate(over="ignore"):
+            x = random.choice(np.array(REAL if source.startswith("float") else (0, 1, 128)).astype(source), n)
+        if source != "bool":
+            assert cast(x, "bool").tobytes() == x.astype("bool").tobytes()
+            checked()
+
+
 TESTS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor")
 TESTS_OF_ONE = ("logical_not", "isnan", "isinf", "isfinite", "signbit")
 
