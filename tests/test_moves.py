@@ -108,9 +108,11 @@ def test_axes_in_any_order(dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(3, 5), (16, 16), (17, 33), (129, 67), (31, 1000), (1000, 31), (515, 70), (70, 515), (1030, 130), (4, 3000),
-                                   (7, 9, 11), (20, 30, 40), (100, 3, 100), (70, 5, 600), (5, 6, 7, 40)])
+                                   (7, 9, 11), (20, 30, 40), (100, 3, 100), (70, 5, 600), (5, 6, 7, 40), (8, 16, 32, 4), (7, 6, 5, 4, 3), (40, 9, 3),
+                                   (9, 700, 2), (8, 3, 7), (300, 5, 2), (16, 3, 5, 2)])
 def test_axes_turned_round(shape, dtype):
-    """Blocks of tiles, one after the other and with axes before them; the same with gaps between all elements."""
+    """Blocks of tiles, one after the other and with axes before them, the last one so short that it is joined with the one before; the same with
+    gaps between all elements."""
     x = draw(*shape, dtype=dtype)
     apart = np.zeros([2 * n for n in shape], dtype)[tuple([slice(None, None, 2)] * len(shape))]
     apart[...] = x

@@ -145,6 +145,22 @@ def test_integer_division(op, dtype):
     both(apply, x[:2100].reshape(7, 300), y[:7].reshape(7, 1))
 
 
+@pytest.mark.parametrize("op", ["floor_divide", "remainder"])
+def test_integers_that_are_divided_as_floats(op):
+    """Around what a sum with 1.5 x 2^52 converts and what float64 holds; quotients that are whole, or next to it, of either sign."""
+    def apply(m, x, y):
+        return getattr(m, op)(x, y)
+
+    r = np.random.default_rng(5)
+    for n in (*range(1, 12), 127, 128, 129, 131, 1000):
+        for bits in (7, 20, 50, 51, 52, 53):
+            y = r.integers(-2**(bits // 2), 2**(bits // 2) + 1, n)
+            x = np.clip(r.integers(-2**bits, 2**bits, n) // np.where(y == 0, 1, y) * y + r.integers(-1, 2, n), -2**bits, 2**bits)
+            x[r.integers(n)], y[r.integers(n)] = r.choice([2**51 - 1, 2**51, -2**51, 0]), r.choice([0, 1, -1, 2**51 - 1, -2**51])
+            both(apply, x, y)
+            both(apply, y, x)
+
+
 @pytest.mark.parametrize("to", ["int32", "int64", "uint8"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_floats_to_integers_of_every_length(dtype, to):

@@ -2,6 +2,7 @@
 does, several extremes or NaNs in a line; lines and arrays that end anywhere in a register."""
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -106,4 +107,65 @@ def test_sums_of_some_rows_whatever_their_width(dtype: str) -> None:
             x = random.integers(-1000, 1000, (rows, width)).astype(dtype)
             node = gd.input("x", x.shape, dtype)
             assert np.array_equal(gd.function([node], gd.sum(node, axis=0), threads=1)(x), x.sum(axis=0))
+            checked()
+
+
+@pytest.mark.parametrize("source", ["bool", "uint8", "int32", "int64", "float16", "float32", "float64"])
+def test_conversions_of_every_length(source: str) -> None:
+    """To bool, from zeros, NaNs and infinities, too."""
+    random = np.random.default_rng(0)
+    for n in (*range(1, 75), 127, 129, 1000):
+        x = random.integers(0, 256, n).astype(source)
+        for target in ("bool", "uint8", "int32", "int64", "float16", "float32", "float64"):
+            if target != source:
+                assert cast(x, target).tobytes() == x.astype(target).tobytes()
+                checked()
+        with np.errstate(over="ignore"):
+            x = random.choice(np.array(REAL if source.startswith("float") else (0, 1, 128)).astype(source), n)
+        if source != "bool":
+            assert cast(x, "bool").tobytes() == x.astype("bool").tobytes()
+            checked()
+
+
+TESTS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor")
+TESTS_OF_ONE = ("logical_not", "isnan", "isinf", "isfinite", "signbit")
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "int64", "float32", "float64"])
+def test_comparisons_and_tests_of_every_length(dtype: str) -> None:
+    """Of arrays, of an array and one number either way round, and of what begins amid a register."""
+    random = np.random.default_rng(0)
+    odd = REAL if dtype.startswith("float") else (0, 1) if dtype in ("bool", "uint8") else (0, 1, -1, 2**31 - 1, -2**31)
+    for n in (*range(1, 75), 127, 128, 129, 1000):
+        x, y = (random.choice(np.array(odd).astype(dtype), n + 1)[1:] for _ in range(2))
+        for name in TESTS:
+            for a, b in ((x, y), (x, y[:1]), (x[:1], y), (x, x)):
+                assert np.array_equal(call(name, a, b), getattr(np, name)(a, b)), (name, n)
+                checked()
+        for name in TESTS_OF_ONE[:None if dtype.startswith("float") else 1]:
+            assert np.array_equal(call(name, x), getattr(np, name)(x)), (name, n)
+            checked()
+
+
+def call(name: str, *arrays: Any) -> Any:
+    return np.asarray(of_any_length(name, tuple((a.size > 1, a.dtype.name) for a in arrays))(*arrays))
+
+
+@cache
+def of_any_length(name: str, operands: tuple[tuple[bool, str], ...]) -> Any:
+    nodes = [gd.input(f"x{k}", ("n",) if many else (1,), dtype) for k, (many, dtype) in enumerate(operands)]
+    return gd.function(nodes, getattr(gd, name)(*nodes), threads=1)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "int64", "float32", "float64"])
+def test_brief_loops_write_where_their_operands_lie(dtype: str) -> None:
+    """They load several registers before they store the first."""
+    random = np.random.default_rng(1)
+    for n in (*range(1, 140, 3), 200, 1000):
+        x, y = (random.integers(0, 9, n).astype(dtype) for _ in range(2))
+        for f in (lambda v, w: abs(v), lambda v, w: v + w, lambda v, w: w - v, lambda v, w: v * 3, lambda v, w: v + v):
+            v, w = gd.variable(x.copy(), "v"), gd.input("w", (n,), dtype)
+            step = gd.function([w], [], updates={v: f(v, w)}, threads=1)
+            step(y)
+            assert np.array_equal(np.asarray(v.value), f(x, y))
             checked()

@@ -26,5 +26,9 @@
 #undef GD_SINGLE
 #undef GD_MAP2_CALM
 #undef GD_MAP3
+#undef GD_MAP1_TEST
+#undef GD_MAP2_TEST
+#undef GD_MAP2_TEST_OF
+#undef GD_TEST_REST
 #undef GD_NONE
 #undef M
