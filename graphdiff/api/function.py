@@ -5,7 +5,6 @@ plan, verified C program) and keeps the last few. Calls from many threads are sa
 """
 from __future__ import annotations
 
-import gc
 import os
 import threading
 import weakref
@@ -19,7 +18,7 @@ from ..errors import DTypeError, GraphdiffError, NodeTypeError, ShapeError, comp
 from ..graph.build import located, public
 from ..graph.locks import renewed
 from ..graph.node import Node
-from ..graph.walk import toposort
+from ..graph.walk import toposort, uncollected
 from ..lower.emit import lower
 from ..lower.program import FIRST, Program
 from ..ops.families import argument
@@ -67,7 +66,7 @@ class Function:
         self._cache: OrderedDict[Any, Loaded] = OrderedDict()
         self._lock = renewed(threading.Lock())
         self._symbolic = any((x.shape and has_dims(x.shape)) or x.op.name == "dim" for x in (*self.inputs, *order))
-        self._static: Loaded | None = None if self._symbolic else self._load({})
+        self._static: Loaded | None = None if self._symbolic else self._load({}, order)
 
     def _check_inputs(self, order: Sequence[Node], evaluates: bool) -> None:
         caller = "evaluate" if evaluates else "function"
@@ -91,26 +90,20 @@ class Function:
 
     # -- compiling -------------------------------------------------------------------------------------------------
 
-    def _load(self, bindings: dict[str, int]) -> Loaded:
-        """Passes, schedule, plan and check for concrete sizes."""
-        # Compiling makes many objects and no cycles: the collector would only walk them again and again.
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
-            return self._compile(bindings)
-        finally:
-            if collecting:
-                gc.enable()
+    def _load(self, bindings: dict[str, int], order: list[Node] | None = None) -> Loaded:
+        """Passes, schedule, plan and check for concrete sizes. order: all nodes in running order, if no size has a name."""
+        with uncollected():
+            return self._compile(bindings, order)
 
-    def _compile(self, bindings: dict[str, int]) -> Loaded:
+    def _compile(self, bindings: dict[str, int], order: list[Node] | None) -> Loaded:
         roots = [*self.outputs, *[n for _, n in self.updates]]
         inputs = list(self.inputs)
         leaves = [x if x.op.name == "input" else stand_in(x) for x in inputs]
         if any(a is not b for a, b in zip(leaves, inputs, strict=True)):
-            roots = substitute(roots, {id(a): b for a, b in zip(inputs, leaves, strict=True)})
+            roots, order = substitute(roots, {id(a): b for a, b in zip(inputs, leaves, strict=True)}), None
         if self._symbolic:
             roots, leaves = concrete(roots, leaves, bindings)
-        roots = run_passes(roots, self.passes, self._constants, self.times)
+        roots = run_passes(roots, self.passes, self._constants, self.times, order)
         n = len(self.outputs)
         updates = [(v, new) for (v, _), new in zip(self.updates, roots[n:], strict=True)]
         order = schedule(roots)

@@ -12,9 +12,9 @@ from typing import Any
 
 from ..errors import GradientError, NodeTypeError, ShapeError, compose, located_error, show_name
 from ..graph.build import CONTEXT, VARIABLE, as_node, make, public, scalar
-from ..graph.node import Node, Origin, describe
+from ..graph.node import Node, Origin, describe, origin_of
 from ..graph.opdef import MINUS_ONE, ONE, ZERO
-from ..graph.walk import toposort
+from ..graph.walk import toposort, uncollected
 from ..ops.binary import add, multiply, zmul, zmul_either
 from ..ops.creation import zeros_like
 from ..ops.families import cast
@@ -66,7 +66,8 @@ def gradients_of(y: Node, targets: list[Node], caller: str, hint: str | None, co
 def _adjoints(y: Node, targets: list[Node], cotangent: Any) -> dict[int, Any]:
     before = CONTEXT.now
     try:
-        return sweep(y, targets, _seed(y, cotangent))
+        with uncollected():
+            return sweep(y, targets, _seed(y, cotangent))
     finally:
         CONTEXT.now = before
 
@@ -175,7 +176,7 @@ def sweep(y: Node, targets: Sequence[Node], seed: Any, ledger: dict[int, list[An
                 k = id(x)
                 if k not in reach:
                     continue
-                context.now = (site, Origin(x, node, "adjoint"), scope)
+                context.now = (site, origin_of((x, node, "adjoint")), scope)
                 if callable(partial):
                     partial = partial(*inputs, node)
                 if partial is ONE:
@@ -197,7 +198,7 @@ def sweep(y: Node, targets: Sequence[Node], seed: Any, ledger: dict[int, list[An
                     ledger.setdefault(k, []).append((node, i, t, total))
             continue
         needs = tuple([id(x) in reach for x in inputs])
-        context.now = (site, Origin(node, node, "adjoint"), scope)
+        context.now = (site, origin_of((node, node, "adjoint")), scope)
         parts = contributions(g, node, needs)
         for i, (x, need, t) in enumerate(zip(inputs, needs, parts, strict=True)):
             if not need:
@@ -206,7 +207,7 @@ def sweep(y: Node, targets: Sequence[Node], seed: Any, ledger: dict[int, list[An
             if t is None or t is ZERO:
                 pending.setdefault(k, ZERO)
                 continue
-            context.now = (site, Origin(x, node, "adjoint"), scope)
+            context.now = (site, origin_of((x, node, "adjoint")), scope)
             if t.shape != x.shape:
                 t = sum_to(t, x.shape)
             t = cast(t, x.dtype)

@@ -278,7 +278,7 @@ def check_name(name: Any) -> None:
 
 def make_constant(array: np.ndarray[Any, Any], name: str | None = None) -> Node:
     """A constant from an array that is canonical in dtype and that nobody else writes to."""
-    array.flags.writeable = False
+    array.setflags(write=False)
     return leaf(CONSTANT, array, array.shape, array.dtype, name)
 
 
@@ -289,8 +289,9 @@ def scalar(value: Any, dtype: Any) -> Node:
     except OverflowError:
         weak(value, dtype)      # raises, with a sentence of ours
         raise
-    array.flags.writeable = False
-    return leaf(CONSTANT, array, (), dtype)
+    array.setflags(write=False)         # a fifth of what `flags.writeable` costs
+    site, origin, scope = CONTEXT.now   # as `leaf`, without a call: every second node of a chain is such a number
+    return new_node(CONSTANT, (), (array,), (), dtype, capture() if site is None else site, origin, None, scope)
 
 
 def checked_array(value: Any, what: str) -> np.ndarray[Any, Any]:

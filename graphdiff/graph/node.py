@@ -10,6 +10,8 @@ import itertools
 import linecache
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from types import CodeType, FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,8 +25,10 @@ from .opdef import OpDef
 _serial = itertools.count()
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
-# Of each piece of code that was met: False for the user's, else the name under which the user calls it, "" where it has none.
-_inside: dict[CodeType, str | bool] = {}
+# Of each piece of code that was met, by id: False for the user's, else the name under which the user calls it, "" where it has none. (A code
+# object hashes all of its constants every time: that of a long script costs several times what a node does.)
+_inside: dict[int, str | bool] = {}
+_met: list[CodeType] = []        # an id is a key only while its object lives
 _SHELLS = frozenset(("wrapper", "method", "operator", "rule", "forward", "make"))     # what decorators and tables put around functions
 _OP = " "       # the name of functions made from an op's record: theirs is the op's, and that of no helper they call
 
@@ -62,6 +66,10 @@ class Origin(NamedTuple):
     kind: str              # "adjoint" or "tangent"
 
 
+# Origin of a tuple of its three, in a third of the time: differentiation makes one for every operand of every node.
+origin_of: Callable[[tuple[Any, Any, str]], Origin] = partial(tuple.__new__, Origin)
+
+
 def capture() -> Any:
     """(code, instruction) of the innermost frame outside this package, and the function called there: cheap now, a Site when
     somebody asks."""
@@ -69,9 +77,10 @@ def capture() -> Any:
     call: str | bool = ""
     while frame is not None:
         code = frame.f_code
-        inside = _inside.get(code)
+        inside = _inside.get(id(code))
         if inside is None:
-            inside = _inside[code] = _public_name(code)
+            inside = _public_name(code)
+            _note(code, inside)
         if inside is False:
             return code, frame.f_lasti, call
         if inside:
@@ -99,9 +108,14 @@ def _public_name(code: CodeType) -> str | bool:
     return _OP if name == "function" else "" if name in _SHELLS or name[0] in "_<" else name
 
 
+def _note(code: CodeType, name: str | bool) -> None:
+    _met.append(code)
+    _inside[id(code)] = name
+
+
 def known_as(function: Any, name: str) -> None:
     """What messages call a function of this package by, where its own name says little."""
-    _inside[function.__code__] = name
+    _note(function.__code__, name)
 
 
 def resolve(raw: Any) -> Site | None:

@@ -1,7 +1,9 @@
 """Walks over the graph, all with explicit stacks: a chain of a million nodes is an ordinary graph."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import gc
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from operator import attrgetter
 from typing import Any
 
@@ -10,19 +12,32 @@ from .node import Node
 _SERIAL = attrgetter("serial")
 
 
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """The garbage collector stays away: a graph or a program that is being made is many objects and no cycles, and it would only walk them
+    again and again."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
 def toposort(outputs: Sequence[Node], stop: Any = ()) -> list[Node]:
     """Every node the outputs depend on, inputs before users, each once. Nodes in `stop` (ids) are not entered.
 
     A node is made after its inputs, so the order in which nodes were made (their serial) is a topological order, and the
     one the user wrote. Passes that replace a node keep its serial.
     """
-    seen: set[int] = set()
+    seen: set[Node] = set()      # nodes hash by address, so that no two are ever compared; their ids would be numbers to make
     found: list[Node] = []
     stack: list[Node] = []
     add, push, pop, append = seen.add, stack.append, stack.pop, found.append
     for root in outputs:
-        if id(root) not in seen:
-            add(id(root))
+        if root not in seen:
+            add(root)
             push(root)
     while stack:
         node = pop()
@@ -30,9 +45,8 @@ def toposort(outputs: Sequence[Node], stop: Any = ()) -> list[Node]:
         if stop and id(node) in stop:
             continue
         for x in node.inputs:
-            key = id(x)
-            if key not in seen:
-                add(key)
+            if x not in seen:
+                add(x)
                 push(x)
     found.reverse()              # nearly sorted already: what was found last was made first
     found.sort(key=_SERIAL)

@@ -159,7 +159,7 @@ _RULES: dict[str, Callable[..., View]] = {"map": _lower_map, "cast": _lower_cast
 def _lowered(ctx: Lowering, node: Node) -> View:
     rule = node.op.lower
     try:
-        return rule(ctx, node) if callable(rule) else _RULES[rule](ctx, node)
+        return _lower_map(ctx, node) if rule == "map" else rule(ctx, node) if callable(rule) else _RULES[rule](ctx, node)
     except GraphdiffError as error:
         raise located(error, node.op.name, node.inputs) from None
 
@@ -231,7 +231,7 @@ def lower(order: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]
         else:
             ctx.emit("copy", out, [view])
     staged = []
-    changing = {ctx.views[id(x)].buffer for x in order if id(x) in written}      # of variables, below 0
+    changing = {ctx.views[id(x)].buffer for x in order if id(x) in written} if written else set()        # of variables, below 0
     for variable, new in updates:
         view = ctx.views[id(new)]
         if view.buffer in changing and view is not ctx.views.get(id(variable)):

@@ -88,12 +88,13 @@ def _can_be_summed(v: View, axes: int, row: int, longest: int = COLUMN[1]) -> bo
 
 
 class _Fuser:
-    def __init__(self, instrs: Sequence[Any], commit: int, buffers: Sequence[int], fixed: Mapping[int, int], elementwise: Container[str]) -> None:
+    def __init__(self, instrs: Sequence[Any], commit: int, buffers: Sequence[int], fixed: Mapping[int, int], elementwise: Container[str],
+                 used: tuple[list[int], list[int]]) -> None:
         self.queue = deque(instrs[:commit])
         self.buffers = buffers
         self.fixed = fixed
         self.elementwise = elementwise
-        self.uses, self.writes = usage(instrs, len(buffers))
+        self.uses, self.writes = used
         self.shared = {b for b, n in enumerate(self.writes) if n > 1}      # buffers with several writers
         self.result: list[Any] = []
         self.groups: dict[int, tuple[Any, ...]] = {}
@@ -413,8 +414,9 @@ def fuse(instrs: Sequence[Any], commit: int, buffers: Sequence[int], fixed: Mapp
     """
     if not any(outs[0].shape for _, outs, _, _, _ in instrs):
         return list(instrs), commit, {}          # scalars only
-    instrs, commit, made = rows(instrs, commit, buffers, fixed, elementwise)
-    fuser = _Fuser(instrs, commit, buffers, fixed, elementwise)
+    used = usage(instrs, len(buffers))
+    instrs, commit, made = rows(instrs, commit, buffers, fixed, elementwise, used)
+    fuser = _Fuser(instrs, commit, buffers, fixed, elementwise, usage(instrs, len(buffers)) if made else used)
     fuser.run()
     for i, instr in enumerate(fuser.result):
         if id(instr) in made:

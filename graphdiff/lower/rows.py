@@ -22,7 +22,7 @@ from ..dtypes import FLOAT16
 from .rows_group import Rows
 from .rows_lines import LINES, Form, Lines
 from .sums import WIDEST_ALONE, Domain, column_domain, is_middling, row_domain, saves_products
-from .view import count, usage
+from .view import count
 
 # A group ends when nothing has joined it for so long; what leads to a sum is looked for as far back. In all it looks at no more than SPAN
 # instructions: what stays behind is looked at again for the next group, and a program of a thousand blocks would be for every one.
@@ -31,9 +31,10 @@ FEWEST = 4               # members: fewer are no group that was too large
 
 
 class Finder:
-    def __init__(self, instrs: Sequence[Any], commit: int, buffers: Sequence[int], fixed: Mapping[int, int], elementwise: Container[str]) -> None:
+    def __init__(self, instrs: Sequence[Any], commit: int, buffers: Sequence[int], fixed: Mapping[int, int], elementwise: Container[str],
+                 used: tuple[list[int], list[int]]) -> None:
         self.buffers, self.fixed, self.elementwise = buffers, fixed, elementwise
-        self.uses, self.writes = usage(instrs, len(buffers))
+        self.uses, self.writes = used
         self.shared = {b for b, n in enumerate(self.writes) if n > 1}      # buffers with several writers
         self.instrs = instrs[:commit]
         self.wanted: dict[int, Domain] = {}     # id of an instruction that a sum of rows needs, or of the sum
@@ -198,7 +199,7 @@ class Finder:
             else:
                 if not g.writes_late(instr):
                     if g.join(instr, looked == 1 or self.wanted.get(id(instr)) == g.domain):
-                        if g.is_stranger(g.members[-1]):
+                        if g.strangers and g.strangers[-1] is g.members[-1]:
                             strangers.append((len(late), instr))
                         else:
                             end = looked + STALE
@@ -221,10 +222,10 @@ class Finder:
         return looked, first + g.drop_lone_columns(), late, g.instruction() if g.members else None
 
 
-def rows(instrs: Sequence[Any], commit: int, buffers: Sequence[int], fixed: Mapping[int, int],
-         elementwise: Container[str]) -> tuple[list[Any], int, dict[int, Any]]:
-    """(instructions, commit, members): members gives (op, node) of every line by the id of a new instruction."""
-    finder = Finder(instrs, commit, buffers, fixed, elementwise)
+def rows(instrs: Sequence[Any], commit: int, buffers: Sequence[int], fixed: Mapping[int, int], elementwise: Container[str],
+         used: tuple[list[int], list[int]]) -> tuple[list[Any], int, dict[int, Any]]:
+    """(instructions, commit, members): members gives (op, node) of every line by the id of a new instruction. used: as view.usage."""
+    finder = Finder(instrs, commit, buffers, fixed, elementwise, used)
     if not finder.wanted and not finder.lone:
         return list(instrs), commit, {}
     result, made = finder.run()

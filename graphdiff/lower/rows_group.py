@@ -11,6 +11,7 @@ from .view import View, contiguous_strides, count
 if TYPE_CHECKING:
     from .rows import Finder
 
+UNKNOWN: Any = object()                          # of a form that no group had yet
 OPERANDS = 32                                    # the C core's limit (rows.h)
 
 
@@ -214,9 +215,6 @@ class Rows:
             self.touch(instr)
         return m
 
-    def is_stranger(self, m: _Member) -> bool:
-        return bool(self.strangers) and self.strangers[-1] is m
-
     def touch(self, instr: Any) -> None:
         shared = self.finder.shared
         self.touched.update([v.buffer for v in (*instr[1], *instr[2]) if v.buffer in shared])
@@ -292,16 +290,16 @@ class Rows:
             leaves = kind == "column" or made in f.fixed or (f.uses[made] > uses[made] and made not in self.again)
             if leaves:
                 outs.append(m)
-            lines.append((kind, op, out.dtype, tuple([number[k] for k in operands]), leaves))
+            lines.append((kind, op, out.dtype, tuple(map(number.__getitem__, operands)), leaves))
         self.beyond = len(outs) + len(inputs) > OPERANDS
         if len(small) == len(inputs) or self.beyond or not outs:
             return None
         if self.domain.turned and any(m.kind != "small" and m.kind != "row" for m in outs):
             return None                          # these arrays, which have the last axis, are in the order of memory
         form = Form(self.domain, len(inputs), tuple([number[k] for k in inputs if k in self.even]), tuple(lines))
-        if form not in f.forms:
-            f.forms[form] = Writer(form).write()
-        found = f.forms[form]
+        found = f.forms.get(form, UNKNOWN)       # asked once: it hashes all that the form holds
+        if found is UNKNOWN:
+            found = f.forms[form] = Writer(form).write()
         self.beyond = found is None
         if found is None:
             return None

@@ -103,7 +103,10 @@ def is_middling(d: Domain) -> bool:
 
 
 def is_still(v: View) -> bool:
-    return not any(s for s, n in zip(v.strides, v.shape, strict=True) if n != 1)
+    for s, n in zip(v.strides, v.shape, strict=True):
+        if s and n != 1:
+            return False
+    return True
 
 
 def _is_along(v: View, d: Domain) -> bool:

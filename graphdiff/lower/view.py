@@ -5,7 +5,7 @@ offset in bytes, sizes, and strides in elements.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -22,8 +22,7 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def count(shape: Sequence[int]) -> int:
-    return prod(shape)
+count: Callable[[Sequence[int]], int] = prod         # elements
 
 
 def usage(instrs: Sequence[Any], n: int) -> tuple[list[int], list[int]]:
@@ -31,11 +30,13 @@ def usage(instrs: Sequence[Any], n: int) -> tuple[list[int], list[int]]:
     uses, writes = [0] * n, [0] * n
     for _, outs, ins, _, _ in instrs:
         for v in ins:
-            if v.buffer >= 0:
-                uses[v.buffer] += 1
+            b = v.buffer
+            if b >= 0:
+                uses[b] += 1
         for v in outs:
-            if v.buffer >= 0:
-                writes[v.buffer] += 1
+            b = v.buffer
+            if b >= 0:
+                writes[b] += 1
     return uses, writes
 
 
@@ -76,11 +77,12 @@ class View:
         found = self._contiguous
         if found is None:
             step, found = 1, True
-            for n, s in zip(reversed(self.shape), reversed(self.strides), strict=True):
-                if n != 1 and s != step and 0 not in self.shape:
-                    found = False
-                    break
-                step *= n
+            if self.strides != contiguous_strides(self.shape):
+                for n, s in zip(reversed(self.shape), reversed(self.strides), strict=True):
+                    if n != 1 and s != step and 0 not in self.shape:
+                        found = False
+                        break
+                    step *= n
             self._contiguous = found
         return found
 

@@ -144,6 +144,8 @@ def pair(a: Any, b: Any) -> tuple[Node, Node]:
     if isinstance(a, Node):
         if isinstance(b, Node):
             pass
+        elif type(b) is float and a.dtype.kind == "f":          # most of them
+            return a, scalar(b, a.dtype)
         elif type(b) in NUMBER:
             dtype = weak(b, a.dtype)
             return cast(a, dtype), scalar(b, dtype)

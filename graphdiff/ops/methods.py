@@ -29,10 +29,15 @@ def _attach(name: str, value: Any, doc: str | None = None) -> None:
     setattr(Node, name, value)
 
 
-def _forward(f: Callable[[Any, Any], Node]) -> Callable[[Node, Any], Node]:
-    def operator(self: Node, other: Any) -> Node:
-        return f(self, other)
+def _forward(f: Any) -> Callable[[Node, Any], Node]:
+    """The same function, to be given another name: one that calls it would be a frame more to look through for the user's line."""
+    operator = FunctionType(f.__code__, f.__globals__, f.__name__, f.__defaults__, f.__closure__)
+    operator.__doc__ = f.__doc__
+    operator.__wrapped__ = _operator            # type: ignore[attr-defined]        # whose signature it has
     return operator
+
+
+def _operator(self: Node, other: Any) -> Any: ...
 
 
 def _reflected(f: Callable[[Any, Any], Node]) -> Callable[[Node, Any], Node]:

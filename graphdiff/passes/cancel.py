@@ -29,6 +29,7 @@ from .rewriting import Rewriting
 from .scales import Joined, Moved, Part, Scale, Value, everywhere, is_one, is_zero, long_axes, made_softmaxes, scales, turned_sigmoids
 from .simplify import VIEWS, Ordered, merge
 
+_FROM = frozenset(("exp", "sigmoid", "softmax"))        # what all of it is made of
 _KEEPING = VIEWS | {"cast"}      # a 1 stays 1
 _ROUNDS = 8             # of one kind of scales: two for most, one more for each that all others are multiplied with; a walk each
 _GROWN = 256            # and none in which the nodes are twice as many as at first, and so many more: scales that meet all along a loop do so again
@@ -36,7 +37,13 @@ _GROWN = 256            # and none in which the nodes are twice as many as at fi
 
 def cancelled(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
     """The graph with such quotients as those of their twins. Expects equal nodes to be merged."""
-    result = made_softmaxes(*turned_sigmoids(order, outputs))
+    if {node.op.name for node in order}.isdisjoint(_FROM):      # nothing is found in most graphs, and this costs a tenth of looking for it
+        return list(order), list(outputs)
+    order, outputs = turned_sigmoids(order, outputs)
+    first = scales(order)
+    if not first:
+        return order, outputs
+    result = made_softmaxes(order, outputs, first)
     done: set[Any] = set()
     while True:                         # softmaxes come into being, which may divide: those without axes go last
         found = {key: by_id for key, by_id in scales(result[0]).items() if key not in done}

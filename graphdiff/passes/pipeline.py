@@ -50,10 +50,11 @@ def chosen(passes: Collection[str] | None) -> frozenset[str]:
     return frozenset(passes)
 
 
-def run_passes(outputs: Sequence[Node], names: frozenset[str], evaluate: Evaluate, times: dict[str, float]) -> list[Node]:
-    """The outputs after every chosen pass; times gets seconds by pass."""
+def run_passes(outputs: Sequence[Node], names: frozenset[str], evaluate: Evaluate, times: dict[str, float],
+               order: list[Node] | None = None) -> list[Node]:
+    """The outputs after every chosen pass; times gets seconds by pass. order: all nodes in running order, if the caller knows it."""
     result = list(outputs)
-    order = toposort(result)
+    order = toposort(result) if order is None else order
     for name, function in PASSES:
         if name in names:
             start = time.perf_counter()

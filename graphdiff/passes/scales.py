@@ -148,7 +148,8 @@ def scales(order: Sequence[Node]) -> dict[Any, dict[int, Scale]]:
         if name == "sum" and node.inputs[0].op.name == "exp":
             note(node.inputs[0], node._attrs[0], node._attrs[0])
         elif name == "add":
-            for x, other in (node.inputs, node.inputs[::-1]):
+            a, b = node.inputs
+            for x, other in ((a, b), (b, a)) if a.op.name == "exp" or b.op.name == "exp" else ():
                 if x.op.name == "exp" and x.shape == node.shape and is_positive(other):
                     note(x, (), ())
         elif name in ("sigmoid", "softmax"):
@@ -337,15 +338,15 @@ def softmax_over(axes: tuple[int, ...], shape: tuple[int, ...]) -> list[Step]:
     return [Step("reshape", (flat,), flat), Step("softmax", axes[:1], flat), Step("reshape", (shape,), shape)]
 
 
-def made_softmaxes(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
+def made_softmaxes(order: Sequence[Node], outputs: Sequence[Node], found: Mapping[Any, Mapping[int, Scale]]) -> Ordered:
     """e / sum(e) as a softmax, e / (1 + e) as a sigmoid, where e = exp(x) can be scaled in more ways than one, and softmaxes over axes side by side.
 
     In the gradient of a product of two of them the e of one would cancel with the divisor of the other, and leave a divisor that nothing cancels
-    with. Over several axes the logarithm would be that of what may be 0.
+    with. Over several axes the logarithm would be that of what may be 0. found: the scales.
     """
     kinds: dict[int, int] = {}
     several = False
-    for key, by_id in scales(order).items():
+    for key, by_id in found.items():
         several = several or (len(key) > 1 and not isinstance(key[0], str))
         for e in by_id:
             kinds[e] = kinds.get(e, 0) + 1

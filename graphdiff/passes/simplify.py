@@ -28,35 +28,36 @@ Ordered = tuple[list[Node], list[Node]]
 def merge(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
     """One node for equal ops on equal operands. A barrier's attrs hold a token, so barriers stay apart."""
     table: dict[Any, Node] = {}
-    new: dict[int, Node] = {}                # of nodes that another one takes the place of
+    new: dict[Node, Node] = {}               # of nodes that another one takes the place of
     kept: list[Node] = []
+    keep = kept.append
     for node in order:
         name = node.op.name
         inputs = node.inputs
         if name == "constant":
             value = node._attrs[0]
-            key: Any = (value.dtype.char, value.shape, value.tobytes()) if value.nbytes <= 1024 else id(value)
+            key: Any = (id(node.dtype), node.shape, value.tobytes()) if value.nbytes <= 1024 else id(value)
         elif name == "input":
-            kept.append(node)
+            keep(node)
             continue
         elif name == "variable":
             key = ("variable", id(node._attrs[0]))
         else:
             for x in inputs:
-                if id(x) in new:
-                    inputs = tuple([new.get(id(y), y) for y in inputs])
+                if x in new:
+                    inputs = tuple([new.get(y, y) for y in inputs])
                     break
             attrs = node._attrs
-            if attrs:
+            if attrs and float in map(type, attrs):
                 attrs = tuple([a.hex() if type(a) is float else a for a in attrs])       # 0.0 == -0.0, but they are two fills
-            key = (name, attrs, *[id(x) for x in inputs])
+            key = (name, attrs, *map(id, inputs))
         known = table.get(key)
         if known is None:
             known = table[key] = node if inputs is node.inputs else node._replace(inputs)
-            kept.append(known)
+            keep(known)
         if known is not node:
-            new[id(node)] = known
-    return kept, [new.get(id(o), o) for o in outputs]
+            new[node] = known
+    return kept, [new.get(o, o) for o in outputs]
 
 
 def sooner(node: Node, inputs: Sequence[Node]) -> float:
@@ -283,55 +284,75 @@ def _moves(node: Node, better: Node) -> bool:
 
 def algebra(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
     """Every rule of RULES, inputs first, until a node no longer changes."""
-    new: dict[int, Node] = {}
+    new: dict[Node, Node] = {}               # of nodes that another one takes the place of
     kept: list[Node] = []
-    get = RULES.get
-    fixed = laid_out(order)
+    keep, get = kept.append, RULES.get
+    fixed: set[int] | None = None            # these two are looked for when a rule is about to do something
+    constants: set[Node] | None = None
     for node in order:
-        here = renewed(node, new)
-        rule = get(here.op.name)
-        operands = here.inputs
-        while rule is not None:
-            better = rule(here)
-            if better is None or (id(node) in fixed and _moves(here, better)):
+        here = node
+        for x in node.inputs:
+            if x in new:
+                here = node._replace(tuple([new.get(y, y) for y in node.inputs]))
                 break
+        rule = get(here.op.name)
+        better = None if rule is None else rule(here)
+        if better is None:
+            keep(here)
+            if here is not node:
+                new[node] = here
+            continue
+        if fixed is None:
+            fixed = laid_out(order)
+        operands = here.inputs
+        while better is not None and not (id(node) in fixed and _moves(here, better)):
             here = better
             rule = get(here.op.name)
-        new[id(node)] = here
+            better = None if rule is None else rule(here)
+        if here is not node:
+            new[node] = here
         for x in operands:
             if here is x:
                 break
         else:
             if here is node or here.serial == node.serial:      # not one of the nodes that exist already
                 for x in here.inputs:
-                    if x.op is CONSTANT and id(x) not in new:
-                        new[id(x)] = x
-                        kept.append(x)
-                kept.append(here)
-    return kept, [new[id(o)] for o in outputs]
+                    if x.op is CONSTANT:
+                        if constants is None:
+                            constants = {n for n in order if n.op is CONSTANT}
+                        if x not in constants:                  # a rule made it
+                            constants.add(x)
+                            keep(x)
+                keep(here)
+    return kept, [new.get(o, o) for o in outputs]
 
 
 def foldable(order: Sequence[Node], outputs: Sequence[Node]) -> list[Node]:
     """The largest constant subgraphs worth folding: nodes that depend on constants only and are used by others."""
-    constant: set[int] = set()
+    constant: set[Node] = set()
+    computed: set[Node] = set()              # those of them that are no constants themselves
     for node in order:
-        if node.op is CONSTANT:
-            constant.add(id(node))
-        elif node.inputs:
-            for x in node.inputs:
-                if id(x) not in constant:
+        inputs = node.inputs
+        if inputs:
+            for x in inputs:
+                if x not in constant:
                     break
             else:
                 if node.op.name not in ("barrier", "stop_gradient"):
-                    constant.add(id(node))
+                    constant.add(node)
+                    computed.add(node)
+        elif node.op is CONSTANT:
+            constant.add(node)
+    if not computed:
+        return []
     roots: dict[int, Node] = {}
     for node in order:
-        if node.inputs and id(node) not in constant:
+        if node.inputs and node not in computed:
             for x in node.inputs:
-                if id(x) in constant and x.op is not CONSTANT:
+                if x in computed:
                     roots[id(x)] = x
     for o in outputs:
-        if id(o) in constant and o.op is not CONSTANT:
+        if o in computed:
             roots[id(o)] = o
     # The broadcast of a constant is a view; folded it would be memory to read.
     wanted, fixed = {id(o) for o in outputs}, laid_out(order)
@@ -348,20 +369,20 @@ def foldable(order: Sequence[Node], outputs: Sequence[Node]) -> list[Node]:
 
 def replace_constants(order: Sequence[Node], outputs: Sequence[Node], values: dict[int, Any]) -> Ordered:
     """Folded nodes (by id) as constants that keep their line and name."""
-    new: dict[int, Node] = {}                # of nodes that another one takes the place of
+    new: dict[Node, Node] = {}               # of nodes that another one takes the place of
     kept: list[Node] = []
     for node in order:
         here = node
         if id(node) in values:
             array = values[id(node)]
-            array.flags.writeable = False
+            array.setflags(write=False)
             here = new_node(CONSTANT, (), (array,), node.shape, node.dtype, node._site, node.origin, node.name, node.scope, node.serial)
         else:
             for x in node.inputs:
-                if id(x) in new:
-                    here = node._replace(tuple([new.get(id(y), y) for y in node.inputs]))
+                if x in new:
+                    here = node._replace(tuple([new.get(y, y) for y in node.inputs]))
                     break
         if here is not node:
-            new[id(node)] = here
+            new[node] = here
         kept.append(here)
-    return kept, [new.get(id(o), o) for o in outputs]
+    return kept, [new.get(o, o) for o in outputs]

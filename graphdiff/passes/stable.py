@@ -138,19 +138,25 @@ def _added(better: Node, new: dict[int, Node]) -> list[Node]:
 def stable_forms(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
     """Quotients in which exponentials cancel, then every rule of RULES once over the graph. Expects equal nodes to be merged."""
     order, outputs = cancelled(order, outputs)
-    new: dict[int, Node] = {}
-    kept: list[Node] = []
-    held: list[Node] = []                   # what rules made, on other operands: a node made after one that was dropped may have its id
+    # A rule looks at the operands as they were written: its pattern must not be hidden by a rewrite of them. (What rules make is held: a node
+    # made after one that was dropped may have its id.)
+    found: dict[int, Node] = {}
     for node in order:
-        # A rule looks at the operands as they were written: its pattern must not be hidden by a rewrite of them.
         rule = RULES.get(node.op.name)
         better = rule(node) if rule is not None and node.dtype.kind == "f" else None
         if better is not None:
-            held.append(better)
+            found[id(node)] = better
+    if not found:
+        return list(order), list(outputs)
+    new: dict[int, Node] = {}
+    kept: list[Node] = []
+    for node in order:
+        better = found.get(id(node))
+        if better is not None:
             kept += _added(better, new)
-        if better is not None and id(better) in new:            # there already
-            new[id(node)] = new[id(better)]
-            continue
+            if id(better) in new:                               # there already
+                new[id(node)] = new[id(better)]
+                continue
         here = new[id(node)] = renewed(node if better is None else better, new)
         kept.append(here)
     return kept, [new[id(o)] for o in outputs]

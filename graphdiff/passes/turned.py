@@ -20,6 +20,7 @@ from .simplify import Ordered, renewed, sooner
 ANY_ORDER = frozenset(("all", "any", "count_nonzero", "exact_sum", "max", "min", "wide_sum"))
 WHOLE_NUMBERS = frozenset(("prod", "sum"))              # in any order where they are integers
 IN_ORDER = frozenset(("logsumexp", "prod", "sum"))      # of floats
+REDUCED = ANY_ORDER | WHOLE_NUMBERS
 
 
 def _in_any_order(node: Node) -> bool:
@@ -39,17 +40,18 @@ def _in_memory(node: Node, order: tuple[int, ...]) -> bool:
 
 def _summed(order: Sequence[Node]) -> set[int]:
     """Ids of the reductions of floats of transposes, or of what is elementwise made of them, that are to be taken in the order of memory."""
-    turns: dict[int, tuple[int, ...]] = {}
+    turns: dict[Node, tuple[int, ...]] = {}
     found = set()
     for node in order:
         if node.op.name == "transpose":
-            turns[id(node)] = node._attrs[0]
+            turns[node] = node._attrs[0]
         elif node.op.family == "elementwise":
-            turn = next((turns[id(x)] for x in node.inputs if id(x) in turns and x.shape == node.shape), None)
-            if turn is not None:
-                turns[id(node)] = turn
+            for x in node.inputs:
+                if x in turns and x.shape == node.shape:
+                    turns[node] = turns[x]
+                    break
         elif node.op.name in IN_ORDER and node.dtype.kind == "f":
-            turn = turns.get(id(node.inputs[0]))
+            turn = turns.get(node.inputs[0])
             if turn is not None and _in_memory(node, turn):
                 found.add(id(node))
     return found
@@ -119,10 +121,10 @@ def _reduce(node: Node) -> list[Node]:
 
 def unturned(order: Sequence[Node], outputs: Sequence[Node], *, summed: bool = False) -> Ordered:
     """Transposes behind the free elementwise nodes that they come before. summed: out of sums of floats as well, which changes bits."""
-    if not any(node.op.name == "transpose" for node in order):
+    if not any([node.op.name == "transpose" for node in order]):
         return list(order), list(outputs)
     floats = _summed(order) if summed else set()
-    if not floats and (summed or not any(_in_any_order(node) for node in order)):
+    if not floats and (summed or not any([_in_any_order(node) for node in order if node.op.name in REDUCED])):
         return list(order), list(outputs)
     free = _free(order, outputs, floats)
     new: dict[int, Node] = {}

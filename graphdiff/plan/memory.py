@@ -76,8 +76,11 @@ def plan_memory(instrs: Sequence[Any], nbytes: Sequence[int], fixed: dict[int, i
                 in_place: bool = True) -> tuple[list[int], int]:
     """(place of every buffer, arena bytes). `fixed` gives the places of buffers that live outside the arena."""
     last = [-1] * len(nbytes)
-    for i, instr in enumerate(instrs):
-        for v in (*instr[2], *instr[1]):
+    for i, (_, outs, ins, _, _) in enumerate(instrs):
+        for v in ins:
+            if v.buffer >= 0:
+                last[v.buffer] = i
+        for v in outs:
             if v.buffer >= 0:
                 last[v.buffer] = i
     places: list[Any] = [None] * len(nbytes)
@@ -101,12 +104,13 @@ def plan_memory(instrs: Sequence[Any], nbytes: Sequence[int], fixed: dict[int, i
                     places[b] = places[over]
                     continue
             places[b] = free.take(size_of[b]) if size_of[b] else 0
-        done = set()
-        for v in (*ins, *outs):
-            b = v.buffer
-            if b >= 0 and last[b] == i and b not in reused and b not in done and b not in fixed and size_of[b]:
-                done.add(b)
-                free.give(places[b], size_of[b])
+        for some in (ins, outs):
+            for v in some:
+                b = v.buffer
+                if b >= 0 and last[b] == i:
+                    last[b] = -1                 # dealt with
+                    if b not in reused and b not in fixed and size_of[b]:
+                        free.give(places[b], size_of[b])
     return [0 if p is None else p for p in places], free.top
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 from ..graph.node import Node
 from ..graph.walk import toposort
@@ -36,28 +37,49 @@ def schedule(outputs: Sequence[Node]) -> list[Node]:
 
 def _sizes(order: Sequence[Node], outputs: Sequence[Node]) -> list[int]:
     """Bytes of the arena that nodes take: none for views of others, what the caller has, and results, which lie in his arrays."""
-    outside = {id(o) for o in outputs}
-    return [0 if n.op.family == "leaf" or n.op.name in SHOWN or id(n) in outside else int(prod(n.shape)) * n.dtype.itemsize for n in order]
+    outside = set(outputs)
+    counts: dict[Any, int] = {}              # a graph has few shapes
+    found = []
+    for n in order:
+        op, shape = n.op, n.shape
+        if op.family == "leaf" or op.name in SHOWN or n in outside:
+            found.append(0)
+            continue
+        count = counts.get(shape)
+        if count is None:
+            count = counts[shape] = int(prod(shape))
+        found.append(count * n.dtype.itemsize)
+    return found
 
 
 class _Numbered:
     """Nodes by their number in the order in which they were made."""
 
     def __init__(self, made: Sequence[Node], outputs: Sequence[Node], nbytes: Sequence[int]) -> None:
-        number = {id(n): i for i, n in enumerate(made)}
+        number = dict(zip(made, range(len(made)), strict=True))
         self.nbytes = nbytes
-        self.outputs = [number[id(o)] for o in outputs]
+        self.outputs = [number[o] for o in outputs]
         self.operands: list[list[int]] = []
-        self.reads: list[set[int]] = []          # the memory in the arena that a node reads
+        self.reads: list[Sequence[int]] = []     # the memory in the arena that a node reads, each once
         self.elementwise: list[bool] = []
         owner = list(range(len(made)))           # whose memory it is: a node's own, or of a view that of what it shows
+        get, own = number.__getitem__, owner.__getitem__
         for i, n in enumerate(made):
-            operands = [number[id(x)] for x in n.inputs]
-            self.operands.append(operands)
-            self.reads.append({b for x in operands if nbytes[b := owner[x]]})
             op = n.op
+            inputs = n.inputs
             self.elementwise.append(op.family == "elementwise")
-            if op.name in SHOWN and operands:
+            if not inputs:
+                self.operands.append([])
+                self.reads.append(())
+                continue
+            operands = list(map(get, inputs))
+            self.operands.append(operands)
+            if len(operands) == 1:
+                b = owner[operands[0]]
+                self.reads.append((b,) if nbytes[b] else ())
+            else:
+                self.reads.append([b for b in set(map(own, operands)) if nbytes[b]])
+            if op.name in SHOWN:
                 owner[i] = owner[operands[0]]
 
     def peak(self, order: Sequence[int]) -> int:
@@ -90,16 +112,20 @@ class _Numbered:
         frees: list[int] = []                    # what it needs beside what it leaves
         first: list[list[int]] = []
         for own, operands in zip(nbytes, self.operands, strict=True):
-            if len(operands) == 2:
-                a, b = operands
-                operands = [a] if a == b else [b, a] if frees[b] > frees[a] else operands
-            elif len(operands) > 2:
-                operands = sorted(dict.fromkeys(operands), key=frees.__getitem__, reverse=True)
-            held = most = 0
-            for x in operands:
-                if held + needs[x] > most:
-                    most = held + needs[x]
-                held += nbytes[x]
+            if len(operands) == 1:
+                x, = operands
+                most, held = needs[x], nbytes[x]
+            else:
+                if len(operands) == 2:
+                    a, b = operands
+                    operands = [a] if a == b else [b, a] if frees[b] > frees[a] else operands
+                elif operands:
+                    operands = sorted(dict.fromkeys(operands), key=frees.__getitem__, reverse=True)
+                held = most = 0
+                for x in operands:
+                    if held + needs[x] > most:
+                        most = held + needs[x]
+                    held += nbytes[x]
             if held + own > most:
                 most = held + own
             needs.append(most)
