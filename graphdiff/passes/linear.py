@@ -121,7 +121,7 @@ class _Sums:
 
 def linear_sums(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
     """Sums of products as products of sums, where that saves a matrix product."""
-    if not any([any(t.op.name == "matmul" for t in _terms(node.inputs[0], {})) for node in order if node.op.name == "sum" and _is_sum(node)]):
+    if not any(any(t.op.name == "matmul" for t in _terms(node.inputs[0], {})) for node in order if node.op.name == "sum" and _is_sum(node)):
         return list(order), list(outputs)
     uses = {id(node): 0 for node in order}
     for o in outputs:

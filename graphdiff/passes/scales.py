@@ -338,15 +338,15 @@ def softmax_over(axes: tuple[int, ...], shape: tuple[int, ...]) -> list[Step]:
     return [Step("reshape", (flat,), flat), Step("softmax", axes[:1], flat), Step("reshape", (shape,), shape)]
 
 
-def made_softmaxes(order: Sequence[Node], outputs: Sequence[Node], found: Mapping[Any, Mapping[int, Scale]]) -> Ordered:
+def made_softmaxes(order: Sequence[Node], outputs: Sequence[Node], scales: Mapping[Any, Mapping[int, Scale]]) -> Ordered:
     """e / sum(e) as a softmax, e / (1 + e) as a sigmoid, where e = exp(x) can be scaled in more ways than one, and softmaxes over axes side by side.
 
     In the gradient of a product of two of them the e of one would cancel with the divisor of the other, and leave a divisor that nothing cancels
-    with. Over several axes the logarithm would be that of what may be 0. found: the scales.
+    with. Over several axes the logarithm would be that of what may be 0.
     """
     kinds: dict[int, int] = {}
     several = False
-    for key, by_id in found.items():
+    for key, by_id in scales.items():
         several = several or (len(key) > 1 and not isinstance(key[0], str))
         for e in by_id:
             kinds[e] = kinds.get(e, 0) + 1

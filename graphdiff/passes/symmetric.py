@@ -62,7 +62,7 @@ def _same_products(order: Sequence[Node], known: set[int]) -> dict[int, Node]:
 
 def symmetric(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
     """The outputs without the second product."""
-    if not any([_is_own_product(node) for node in order if node.op.name == "matmul"]):
+    if not any(_is_own_product(node) for node in order if node.op.name == "matmul"):
         return list(order), list(outputs)
     known = _symmetric(order)
     same = _same_products(order, known) if known else {}

@@ -121,10 +121,10 @@ def _reduce(node: Node) -> list[Node]:
 
 def unturned(order: Sequence[Node], outputs: Sequence[Node], *, summed: bool = False) -> Ordered:
     """Transposes behind the free elementwise nodes that they come before. summed: out of sums of floats as well, which changes bits."""
-    if not any([node.op.name == "transpose" for node in order]):
+    if not any(node.op.name == "transpose" for node in order):
         return list(order), list(outputs)
     floats = _summed(order) if summed else set()
-    if not floats and (summed or not any([_in_any_order(node) for node in order if node.op.name in REDUCED])):
+    if not floats and (summed or not any(_in_any_order(node) for node in order if node.op.name in REDUCED)):
         return list(order), list(outputs)
     free = _free(order, outputs, floats)
     new: dict[int, Node] = {}
