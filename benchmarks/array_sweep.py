@@ -297,7 +297,7 @@ def product(a: Any, b: Any, turned: str, dtype: str) -> Row:
 
     name = f"matmul {a} {b}{f' {turned} turned' if turned else ''} {dtype}"
     return Row(name, partial(operands, stored(a, "left"), stored(b, "right"), dtype=dtype), partial(f, gd), partial(f, np), len(a) + len(b) > 2,
-               tolerance(dtype, 16 * a[-1]))
+               tolerance(dtype, 256 * a[-1]))
 
 
 LARGE = (4000, 2500)                                  # 40 MB of float32: beyond caches
