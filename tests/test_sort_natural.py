@@ -6,21 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 from counting import checked
+from positions import check_positions
 
 import graphdiff as gd
 
 NUMBERS = ("int32", "int64", "float32", "float64")
-
-
-def check(x: Any, threads: int = 1) -> None:
-    """Positions in both orders along the last axis, and of lines that lie across."""
-    n = gd.input("n", x.shape, x.dtype.name)
-    up, down, across = gd.function([n], [gd.argsort(n), gd.argsort(n, descending=True), gd.argsort(n.T, axis=0)], threads=threads)(x)
-    want = np.argsort(x, axis=-1, kind="stable")
-    assert np.array_equal(up, want)
-    assert np.array_equal(down, x.shape[-1] - 1 - np.flip(np.argsort(np.flip(x, -1), axis=-1, kind="stable"), -1))
-    assert np.array_equal(across, want.T)
-    checked(3)
 
 
 def typed(x: Any, dtype: str) -> Any:
@@ -44,7 +34,7 @@ def test_as_many_runs_as_are_merged_and_more(size: int, dtype: str) -> None:
     random = np.random.default_rng(size)
     for count in (1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 33) if size < 60_000 else (2, 3, 16):
         for kinds in ("u", "d", "s", "uds", "udso") if size < 60_000 else ("uds",):
-            check(typed(runs_of(count, size, random, kinds), dtype), 1 + count % 2)
+            check_positions(typed(runs_of(count, size, random, kinds), dtype), 1 + count % 2)
 
 
 @pytest.mark.parametrize("dtype", NUMBERS)
@@ -54,16 +44,16 @@ def test_runs_in_batches_among_lines_of_other_data(dtype: str) -> None:
         for lines in (1, 3, 8, 9, 30):
             x = np.stack([runs_of(int(random.integers(1, 9)), size, random, "udso") if random.random() < 0.7 else random.integers(0, 99, size)
                           for _ in range(lines)])
-            check(typed(x, dtype))
-            check(typed(x.reshape(lines, 1, size), dtype).reshape(lines, size))
+            check_positions(typed(x, dtype))
+            check_positions(typed(x.reshape(lines, 1, size), dtype).reshape(lines, size))
             if dtype[0] == "f":
                 y = typed(x, dtype)
                 for value in (0.0, -0.0, np.inf, -np.inf):
                     y[random.integers(lines), random.integers(size)] = value
-                check(y)
+                check_positions(y)
                 y[random.integers(lines), random.integers(size)] = np.nan
                 y[random.integers(lines), -1] = np.nan
-                check(y)
+                check_positions(y)
 
 
 @pytest.mark.parametrize("dtype", NUMBERS)
@@ -78,11 +68,11 @@ def test_short_lines_with_a_few_elements_out_of_order(dtype: str) -> None:
             x[0, :2] = x[0, -2:]
             x[1, -1] = x[1, 0]
             x[2] = np.roll(x[2], size // 2)
-            check(typed(x, dtype))
-            check(typed(-x, dtype))
+            check_positions(typed(x, dtype))
+            check_positions(typed(-x, dtype))
     x = np.arange(60) % 30
     for y in (x, -x, x // 2, -(x // 2), np.minimum(x, x[::-1]), np.where(x < 29, -x, 5), np.repeat([3, 2, 1], 20), np.repeat([1, 3, 2], 20)):
-        check(np.tile(y, (9, 1)).astype(dtype))
+        check_positions(np.tile(y, (9, 1)).astype(dtype))
 
 
 @pytest.mark.parametrize("size", [80, 1000, 5000, 70_001])
@@ -93,20 +83,20 @@ def test_keys_that_words_do_not_hold(size: int) -> None:
         for spread in (2, 16, 2**20):
             near = np.concatenate([np.sort(p) for p in np.array_split(random.integers(0, spread, size), count)])
             x = 1 + near * 2.0**-52
-            check(x)
+            check_positions(x)
             x[0], x[-1] = -1e308, 1e308
-            check(x)
+            check_positions(x)
             x[::size // 7] = -x[::size // 7]
-            check(x)
+            check_positions(x)
             y = near.astype("int64")
             y[0], y[-1] = np.iinfo("int64").min, np.iinfo("int64").max
-            check(y)
+            check_positions(y)
         wide = np.concatenate([np.sort(p) for p in np.array_split(random.standard_normal(size) * 10.0 ** random.integers(-200, 200, size), count)])
-        check(wide)
-        check(wide[::-1].copy())
+        check_positions(wide)
+        check_positions(wide[::-1].copy())
     for ends in ((0, 2**63 - 1), (-(2**63), 2**63 - 1), (-(2**63), -(2**63) + 1)):
         x = np.resize(np.array([ends[0]] * 40 + [ends[1]] * 40 + [ends[0] + 1] * 3), size).astype("int64")
-        check(x)
+        check_positions(x)
 
 
 @pytest.mark.parametrize("dtype", NUMBERS)

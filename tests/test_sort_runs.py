@@ -6,22 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 from counting import checked
+from positions import check_positions
 
 import graphdiff as gd
 
 DTYPES = ("bool", "uint8", "int32", "int64", "float32", "float64")
 NUMBERS = DTYPES[2:]
-
-
-def check(x: Any, threads: int = 1) -> None:
-    """Both orders along the last axis, and of lines that lie across."""
-    n = gd.input("n", x.shape, x.dtype.name)
-    up, down, across = gd.function([n], [gd.argsort(n), gd.argsort(n, descending=True), gd.argsort(n.T, axis=0)], threads=threads)(x)
-    want = np.argsort(x, axis=-1, kind="stable")
-    assert np.array_equal(up, want)
-    assert np.array_equal(down, x.shape[-1] - 1 - np.flip(np.argsort(np.flip(x, -1), axis=-1, kind="stable"), -1))
-    assert np.array_equal(across, want.T)
-    checked(3)
 
 
 def odd(x: Any, random: Any) -> Any:
@@ -45,9 +35,9 @@ def test_runs_that_rise_or_fall(runs: int, dtype: str) -> None:
             for k, part in enumerate(np.split(x, cuts)):
                 part[:] = np.sort(part)[::1 if random.random() < 0.5 or k == 0 else -1]
             x = (x * (2**33 if dtype == "int64" else 1) / (3 if dtype[0] == "f" else 1)).astype(dtype)
-            check(x, 1 + size % 2)
+            check_positions(x, 1 + size % 2)
             if dtype[0] == "f" and size < 40_000:
-                check(odd(x, random))
+                check_positions(odd(x, random))
 
 
 @pytest.mark.parametrize("dtype", NUMBERS)
@@ -56,7 +46,7 @@ def test_runs_that_follow_each_other_and_that_alternate(dtype: str) -> None:
         a = np.arange(size)
         for x in (np.roll(a, size // 3), np.minimum(a, a[::-1]), np.maximum(a, a[::-1]), a % (size // 2), a % (size // 8 + 1), -(a % (size // 3 + 1)),
                   np.abs(a - size // 4), np.concatenate([a[::2], a[1::2]]), a // 7 % 1000, -(a // 5), np.where(a < size // 2, -a, a)):
-            check(x.astype(dtype))
+            check_positions(x.astype(dtype))
 
 
 @pytest.mark.parametrize("dtype", NUMBERS)
@@ -69,16 +59,16 @@ def test_one_run_but_for_some_elements(dtype: str) -> None:
                 x = np.sort(random.integers(-values, values, size))
                 x[random.integers(0, size, some)] = random.integers(-2 * values, 2 * values, some)
                 x = (x * (2**33 if dtype == "int64" else 1)).astype(dtype)
-                check(x)
-                check(-x)
+                check_positions(x)
+                check_positions(-x)
                 if dtype[0] == "f" and size < 6000:
-                    check(odd(x, random))
+                    check_positions(odd(x, random))
     x = np.arange(400)
     for at, value in ((0, 500), (0, 200), (1, 500), (399, -1), (398, 1000), (200, 500), (200, -1), (slice(200, 202), 500), (slice(200, 214), -7),
                       (slice(100, 300, 40), 100), (slice(100, 300, 25), 300), (slice(10, 30), 5), (slice(0, 20), 399)):
         y = x.astype(dtype)
         y[at] = value
-        check(y)
+        check_positions(y)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -95,9 +85,9 @@ def test_short_lines_of_every_length(dtype: str) -> None:
             mixed[0] = rising[0]
             for y in (x, rising, rising[:, ::-1], strict, strict[:, ::-1], broken, broken[:, ::-1], mixed, x[:1] + 0 * x):
                 y = np.ascontiguousarray(y).astype(dtype)
-                check(y)
+                check_positions(y)
                 if dtype[0] == "f" and size > 4:
-                    check(odd(y, random))
+                    check_positions(odd(y, random))
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8"])
@@ -107,7 +97,7 @@ def test_bytes_by_counting(dtype: str) -> None:
         for few in (1, 2, 256):
             x = random.integers(0, min(few, 2 if dtype == "bool" else 256), (3, size)).astype(dtype)
             for y in (x, np.sort(x, axis=-1), np.sort(x, axis=-1)[:, ::-1].copy()):
-                check(y)
+                check_positions(y)
             n = gd.input("n", x.shape, dtype)
             got = gd.function([n], [gd.argsort(n[:, ::-1]), gd.argsort(n[:, ::2]), gd.argsort(n, axis=0)])(x)
             for y, (view, axis) in zip(got, ((x[:, ::-1], 1), (x[:, ::2], 1), (x, 0)), strict=True):
@@ -145,5 +135,5 @@ def test_lines_of_bytes_in_order_and_some_that_are_not(dtype: str) -> None:
         for others in (0, 1, 20):
             for line in random.integers(1, 70, others):
                 x[line] = random.permutation(x[line])
-            check(x)
-            check(x[:, ::-1].copy())
+            check_positions(x)
+            check_positions(x[:, ::-1].copy())
