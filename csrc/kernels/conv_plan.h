@@ -135,6 +135,7 @@ enum { CONV_ITEMS = 16, CONV_SHARE_TERMS = 3000000 };
 /* Patches: destination channels of an item, and bytes of a row of positions. */
 enum { CONV_PATCH_ROWS = 256, CONV_PATCH_NBYTES = 448 };
 enum { CONV_TURNED_TAPS = 256 };                /* packed by registers: so many have a table */
+enum { CONV_PACK_AHEAD = 2 };                   /* channels: their weights are asked for while others are packed */
 /* Terms of one item that no call may exceed. An array that is not a broadcast one would fill the memory first: these
  * are 2^34 with vectors, some 0.3 s, and 2^30 for an element alone. */
 #define CONV_ITEM_TERMS 17179869184.0
