@@ -280,6 +280,64 @@ def test_sizes_that_may_be_equal_spread():
         checked()
 
 
+def summed(x):
+    return gd.sum(x * x)
+
+
+X, LABELS = np.ones((5, 3)), np.zeros(4, "int64")
+
+
+@pytest.mark.parametrize(("build", "arrays", "message"), [
+    (lambda x: gd.split(x, 3), [X], "split: 5 elements along axis 0 do not divide into 3 equal parts"),
+    (lambda x: gd.split(x, 2, -1), [X], "split: 3 elements along axis 1 do not divide into 2 equal parts"),
+    (lambda x: gd.squeeze(x, 1), [X], "squeeze: cannot squeeze axis 1 of size 3"),
+    (lambda x: x.squeeze((0, 1)), [X[:1]], "squeeze: cannot squeeze axis 1 of size 3"),
+    (lambda x, w: gd.layer_norm(x, w), [X, np.ones(4)], "layer_norm: gamma has 4 elements along axis 0, 3 are needed"),
+    (lambda x, w: gd.layer_norm(x, w, axis=(0, 1)), [X, np.ones((5, 1))], "layer_norm: gamma has 1 elements along axis 1, 3 are needed"),
+    (lambda x, w: gd.layer_norm(x, None, w), [X, np.ones(1)], "layer_norm: beta has 1 elements along axis 0, 3 are needed"),
+    (lambda x, w: gd.rms_norm(x, w), [X, np.ones(4)], "rms_norm: gamma has 4 elements along axis 0, 3 are needed"),
+    (lambda x, w: gd.batch_norm(x, w), [X, np.ones(5)], "batch_norm: gamma has 5 elements along axis 0, 3 are needed"),
+    (lambda x, w: gd.group_norm(x, 3, None, w), [X, np.ones(5)], "group_norm: beta has 5 elements along axis 0, 3 are needed"),
+    (lambda x: gd.group_norm(x, 2), [X], "group_norm: 3 channels do not divide into 2 groups"),
+    (lambda x, w: gd.average(x, 1, w), [X, np.ones(2)], "average: weights have 2 elements along axis 0, x has 3 there"),
+    (lambda x, t: gd.losses.mse(x, t), [X, X[:, :2]], "mse: the prediction: 3 elements along axis 1, the target: 2"),
+    (lambda x, t: gd.losses.cross_entropy(x, t), [X, LABELS], "cross_entropy: labels have 4 elements along axis 0, the scores have 5"),
+    (lambda x, t: gd.segment_sum(x, t, 2), [X, LABELS], "segment_sum: segment_ids must be one id a row: 4 for data of 5 rows"),
+    (lambda x, y: gd.tensordot(x, y, 1), [X, X], "tensordot: summed sizes differ: left has 3, right has 5 (axis 0)"),
+    (lambda x: gd.einsum("ii->i", x), [X], "einsum: label i has lengths 3 and 5 in operand 0"),
+    (lambda x: x[np.array([True, False])], [X], "x[...]: boolean index has size 2 along axis 0, the array has 5"),
+])
+def test_sizes_that_do_not_fit_are_told_as_the_function_called_knows_them(build, arrays, message):
+    names = iter("abcdefgh")
+    nodes = [gd.input(f"x{i}", tuple(next(names) for _ in a.shape), a.dtype) for i, a in enumerate(arrays)]
+    y = build(*nodes)
+    floats = [x for x in nodes if x.dtype.kind == "f"]
+    total = summed(y) if isinstance(y, gd.Node) else sum(map(summed, y))
+    for outputs in (y, gd.grad(total, floats[-1]), gd.jvp(total, floats[:1], floats[:1])):
+        with pytest.raises(gd.errors.ShapeError) as info:
+            gd.function(nodes, outputs)(*arrays)
+        assert str(info.value).startswith(message) and "test_sizes.py" in str(info.value)
+        checked(2)
+
+
+@pytest.mark.parametrize("build", [
+    lambda x, w: gd.split(x, 2)[1] * w[0], lambda x, w: gd.squeeze(x[:1] * w, 0), lambda x, w: gd.squeeze(gd.sum(x, axis=0, keepdims=True), 0) * w,
+    lambda x, w: gd.layer_norm(x, w, w), lambda x, w: gd.batch_norm(x, w, w), lambda x, w: gd.group_norm(x, 3, w, w), lambda x, w: gd.rms_norm(x, w),
+    lambda x, w: gd.average(x, 1, w), lambda x, w: gd.losses.mse(x[0], w), lambda x, w: gd.losses.kl(gd.softmax(x[1]), gd.softmax(w))],
+    ids=range(10))
+def test_sizes_that_fit_change_nothing(build):
+    arrays = np.arange(24.0).reshape(4, 6) % 7 + 0.5, np.arange(6.0) + 1
+    results = []
+    for shapes in ((("n", "m"), ("k",)), ((4, 6), (6,))):
+        x, w = gd.input("x", shapes[0]), gd.input("w", shapes[1])
+        y = build(x, w)
+        g = gd.grad(summed(y), [x, w])
+        results.append(gd.function([x, w], [y, *g, gd.jvp(y, [x, w], [x, w]), *gd.grad(summed(g[1]), [x, w])])(*arrays))
+    for got, want in zip(*results, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-13, atol=1e-12)
+        checked()
+
+
 def test_ranges_and_labels_of_named_sizes():
     x = gd.input("x", ("b", 3))
     labels = gd.input("labels", (3,), "int64")

@@ -33,7 +33,7 @@ DIVIDING = frozenset(("divide", "reciprocal", "log", "log2", "log10", "xlogy"))
 GATHERS = frozenset(("gather", "gather_along"))
 MEETING = frozenset(("divide", "multiply", "zmul", "zmul_either"))
 SAME = frozenset(("barrier", "custom"))             # their first operand
-PICKS = GATHERS | frozenset(("broadcast_to", "cast", "diagonal", "reshape", "runs", "slice", "transpose"))
+PICKS = GATHERS | frozenset(("broadcast_to", "cast", "diagonal", "reshape", "runs", "slice", "taken_for", "transpose"))
 PLACED = PICKS | SAME | frozenset(("concatenate", "place", "slice_set", "where"))             # elements, only moved
 PASSED = PLACED | frozenset(("divide", "multiply", "reciprocal", "square", "zmul", "zmul_either"))
 

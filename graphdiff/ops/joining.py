@@ -17,7 +17,7 @@ from ..graph.opdef import OpDef, register
 from ..specs import check_memory, check_shape, format_shape, nelements, normalize_axis, slice_forward
 from .creation import full, zeros_like
 from .families import cast
-from .movement import at_least, cut, expand_dims, expand_to, place, reshape, reshape_to
+from .movement import at_least, cut, expand_dims, expand_to, place, reshape, reshape_to, taken_for
 from .runs import MOST_BLOCKS, Runs, few_blocks, straight, take_runs
 
 # -- concatenate ---------------------------------------------------------------------------------------------------
@@ -201,14 +201,12 @@ def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Node]:
 def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Node]:
     """As array_split, but a number of sections must divide the size."""
     x = as_node(x)
-    n = x.shape[normalize_axis(axis, x.ndim)]
+    axis = normalize_axis(axis, x.ndim)
     if isinstance(indices_or_sections, (int, np.integer)) and indices_or_sections > 0:
-        if isinstance(n, int) and n % indices_or_sections:
-            raise ShapeError(f"{n} elements along axis {axis} do not divide into {indices_or_sections} equal parts")
-        if not isinstance(n, int):          # the reshape is where a size that does not divide is found
-            axis, k = normalize_axis(axis, x.ndim), int(indices_or_sections)
-            rows = reshape_to(x, (*x.shape[:axis], k, n // k, *x.shape[axis + 1:]))
-            return [reshape_to(cut(rows, axis, i, 1), (*x.shape[:axis], n // k, *x.shape[axis + 1:])) for i in range(k)]
+        n, k = x.shape[axis], int(indices_or_sections)
+        x = taken_for(x, {axis: n // k * k}, f"{{have}} elements along axis {{axis}} do not divide into {k} equal parts")
+        if not isinstance(n, int):
+            return [cut(x, axis, i * (n // k), n // k) for i in range(k)]
     return array_split(x, indices_or_sections, axis)
 
 
