@@ -338,6 +338,36 @@ def test_sizes_that_fit_change_nothing(build):
         checked()
 
 
+PADS = [(2, ("n", "m")), (((0, 0), (1, 3)), ("n", "m")), (((4, 1), (2, 0)), ("n", 3)), (((0, 2), (0, 0), (5, 5), (1, 1)), ("n", 2, "m", "k"))]
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect", "symmetric", "wrap"])
+@pytest.mark.parametrize(("width", "sizes"), PADS, ids=range(4))
+def test_pads_by_what_is_there_of_named_sizes(mode, width, sizes):
+    def made(shape):
+        x = gd.input("x", shape)
+        y = gd.pad(x, width, mode=mode)
+        g = gd.grad(gd.sum(y * y * y), x)
+        return y, gd.function([x], [y, g, gd.grad(gd.sum(g * g), x), gd.jvp(y, x, x * x)])
+
+    y, named = made(sizes)
+    assert y.shape == tuple(n + a + b for n, (a, b) in zip(gd.input("x", sizes).shape, np.broadcast_to(width, (len(sizes), 2)).tolist(), strict=True))
+    for extent in ((1, 1, 1, 1), (2, 3, 2, 4), (7, 3, 4, 1), (3, 3, 9, 2)):
+        shape = tuple(size if isinstance(size, int) else n for size, n in zip(sizes, extent, strict=False))
+        x = np.random.default_rng(7).normal(size=shape)
+        got, want = named(x), made(shape)[1](x)
+        np.testing.assert_array_equal(got[0], np.pad(x, width, mode=mode))
+        np.testing.assert_array_equal(got[3], want[3])
+        for g, w in zip(got[1:3], want[1:3], strict=True):
+            np.testing.assert_allclose(g, w, rtol=1e-12)
+        checked(4)
+    for at, x in ((0, np.ones((0, 3))), (1, np.ones((3, 0)))):
+        f = gd.function([e := gd.input("e", ("n", "m"))], gd.pad(e, 1, mode=mode))
+        with pytest.raises(gd.errors.ShapeError, match=rf"^pad: mode '{mode}' cannot extend axis {at} of size 0(.|\n)*test_sizes\.py:\d+"):
+            f(x)
+        checked()
+
+
 def test_ranges_and_labels_of_named_sizes():
     x = gd.input("x", ("b", 3))
     labels = gd.input("labels", (3,), "int64")

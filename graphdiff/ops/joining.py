@@ -15,7 +15,7 @@ from ..graph.build import as_node, make, public
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import check_memory, check_shape, format_shape, nelements, normalize_axis, slice_forward
-from .creation import full, zeros_like
+from .creation import arange, full, zeros_like
 from .families import cast
 from .movement import at_least, cut, expand_dims, expand_to, place, reshape, reshape_to, taken_for
 from .runs import MOST_BLOCKS, Runs, few_blocks, straight, take_runs
@@ -354,32 +354,46 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
         return x
     if mode not in ("edge", "reflect", "symmetric", "wrap"):
         raise NodeTypeError(f"mode {mode!r} is not one of constant, edge, reflect, symmetric, wrap")
+    grown = {axis: x.shape[axis] + a + b for axis, (a, b) in enumerate(width)}
     runs: list[Runs] = [((0, 1, n),) for n in x.shape]
     for axis, (a, b) in enumerate(width):
         if a or b:
+            x = taken_for(x, {axis: dim_max(x.shape[axis], 1)}, f"mode {mode!r} cannot extend axis {{axis}} of size {{have}}")
             n = x.shape[axis]
-            if not isinstance(n, int):
-                raise ShapeError(f"mode {mode!r} needs a known size along axis {axis}, not {n}")
-            if n == 0:
-                raise ShapeError(f"mode {mode!r} cannot extend axis {axis} of size 0")
-            check_memory((n + a + b,), INT64)
-            at = np.pad(np.arange(n), (a, b), mode=mode)      # type: ignore[call-overload]
-            x, runs = _extended(x, runs, axis, at, a)
-    return take_runs(x, tuple(runs))
+            runs[axis] = ((0, 1, n),)
+            more, at = (_around if isinstance(n, int) else _around_named)(n, a, b, mode)
+            x, runs = _extended(x, runs, axis, more, at)
+    return taken_for(take_runs(x, tuple(runs)), grown, "")
 
 
-def _extended(x: Node, runs: list[Runs], axis: int, at: Any, before: int) -> tuple[Node, list[Runs]]:
-    """x and the runs of all its axes, `axis` of them now at positions `at`: in runs, or where those were many, taken one by one."""
-    n = x.shape[axis]
-    turns = np.count_nonzero(np.diff(at, 2))
-    if turns <= MOST_BLOCKS:
-        more = (*straight(at[:before]), (0, 1, n), *straight(at[before + n:]))
+def _around(n: int, before: int, after: int, mode: str) -> tuple[Runs | None, Any]:
+    """What an axis is padded to, as runs of its positions (None: there were too many) and as one array of them."""
+    check_memory((n + before + after,), INT64)
+    at = np.pad(np.arange(n), (before, after), mode=mode)      # type: ignore[call-overload]
+    if np.count_nonzero(np.diff(at, 2)) > MOST_BLOCKS:
+        return None, at
+    return (*straight(at[:before]), (0, 1, n), *straight(at[before + n:])), at
+
+
+def _around_named(n: Any, before: int, after: int, mode: str) -> tuple[Runs | None, Any]:
+    """The same of a named size, at least 1. How often a reflection turns depends on it: only edges are runs."""
+    from .binary import minimum, remainder
+    if mode == "edge":
+        return tuple([run for run in ((0, 0, before), (0, 1, n), (n - 1, 0, after)) if not isinstance(run[2], int) or run[2]]), None
+    period = n if mode == "wrap" else 2 * n if mode == "symmetric" else dim_max(2 * n - 2, 1)
+    at = remainder(arange(n + before + after) - before, as_node(period))
+    return None, at if mode == "wrap" else minimum(at, as_node(2 * n - 1 if mode == "symmetric" else period) - at)
+
+
+def _extended(x: Node, runs: list[Runs], axis: int, more: Runs | None, at: Any) -> tuple[Node, list[Runs]]:
+    """x and the runs of all its axes, `axis` of them now `more`; where that is None its positions `at` are taken one by one."""
+    if more is not None:
         new = [*runs[:axis], more, *runs[axis + 1:]]
         if few_blocks(new):
             return x, new
     x = take_runs(x, tuple(runs))
     whole: list[Runs] = [((0, 1, m),) for m in x.shape]
-    if turns <= MOST_BLOCKS:
+    if more is not None:
         return x, [*whole[:axis], more, *whole[axis + 1:]]
     from .indexing import take
     x = take(x, at, axis=axis)
