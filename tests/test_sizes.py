@@ -259,6 +259,39 @@ def test_what_may_fit_a_part_of_a_named_size_is_put_there(item, how, value, n):
     checked(4)
 
 
+@pytest.mark.parametrize("how", ["set", "add"])
+@pytest.mark.parametrize(("sizes", "at", "item"), [
+    (("n",), ("k",), lambda i: i), (("n",), (2, "k"), lambda i: i), (("n", 3), ("k",), lambda i: i), (("n", 3), ("k",), lambda i: (slice(1), i)),
+    ((4, "m", 2), ("k", 1), lambda i: (i, slice(None), i * 0)), (("n", 3), ("k",), lambda i: (i, 2 * i % 3))], ids=range(6))
+def test_derivatives_of_values_put_where_a_named_number_of_indices_says(how, sizes, at, item):
+    def made(shape, at_shape, u_shape):
+        x, i, u = gd.input("x", shape), gd.input("i", at_shape, "int64"), gd.input("u", u_shape)
+        y = getattr(x.at[item(i)], how)(u * u)
+        gx, gu = gd.grad(gd.sum(y * y * y), [x, u])
+        t = gd.jvp(y, [x, u], [x, u])
+        return gd.function([x, i, u], [y, gx, gu, t, *gd.grad(gd.sum(gu * gu), [x, u])])
+
+    def numbers(shape, n):
+        return tuple([s if isinstance(s, int) else n for s in shape])
+
+    named_u = gd.input("x", sizes)[item(gd.input("i", at, "int64"))].shape
+    named = made(sizes, at, named_u)
+    for k in (1, 3, 5):
+        shape, at_shape = numbers(sizes, 4), numbers(at, k)
+        i = np.arange(np.prod(at_shape)).reshape(at_shape) ** 2 % min(shape[:2])     # 0 1 0 1 0, 0 1 1 0 1
+        x = np.arange(1.0, 1 + np.prod(shape)).reshape(shape)
+        u = 1 + np.random.default_rng(k).random(np.zeros(shape)[item(i)].shape)
+        got, want = named(x, i, u), made(shape, at_shape, u.shape)(x, i, u)
+        for g, w in zip(got, want, strict=True):
+            np.testing.assert_allclose(g, w, rtol=1e-13)
+            checked()
+        if how == "set":
+            last = np.full(shape, -1)
+            last[item(i)] = np.arange(u.size).reshape(u.shape)
+            np.testing.assert_array_equal(got[2] != 0, np.isin(np.arange(u.size), last).reshape(u.shape))
+            checked()
+
+
 def test_sizes_that_may_be_equal_spread():
     x, w = gd.input("x", ("n",)), gd.input("w", ("m",))
     y, i = gd.input("y", ("n", 4)), gd.input("i", ("m", 1), "int64")

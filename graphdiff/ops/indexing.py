@@ -128,10 +128,7 @@ def _winners(node: Node) -> Node:
     from .binary import equal
     x, i, v = node.inputs
     (axis,) = node._attrs
-    n = nelements(i.shape)
-    if not isinstance(n, int):
-        raise ShapeError("the derivative of .at[...].set needs a known number of indices")
-    number = make_constant(np.arange(n, dtype=np.int64).reshape(i.shape))
+    number = reshape_to(arange(nelements(i.shape)), i.shape)
     board = full((x.shape[axis],), -1, "int64")
     board = make(SCATTER_SET, (board, i, number), (0,))
     won = equal(make(GATHER, (board, i), (0,)), number)
