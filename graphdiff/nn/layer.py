@@ -51,6 +51,7 @@ class Layer:
         if "__init__" in vars(cls):
             cls.__init__ = placed(cls.__init__, str.lower)  # type: ignore[method-assign]
 
+    @functools.partial(placed, name=str.lower)
     def __init__(self, name: str | None = None) -> None:
         if name is not None and not isinstance(name, str):
             raise NodeTypeError(f"name is a str, not {type(name).__name__}")

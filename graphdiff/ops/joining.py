@@ -11,7 +11,7 @@ import numpy as np
 from ..dims import Dim, dim_max
 from ..dtypes import INT64, PROMOTE, asked_dtype, weak
 from ..errors import DTypeError, NodeTypeError, ShapeError
-from ..graph.build import as_node, make, public
+from ..graph.build import as_node, make, public, unmasked
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import check_memory, check_shape, format_shape, nelements, normalize_axis, slice_forward
@@ -171,6 +171,7 @@ MAX_PARTS = 10**6            # every part is a node of its own
 
 def _positions(at: Any) -> list[Any]:
     """Where to split: whole numbers and sizes."""
+    at = unmasked(at, "the positions") if isinstance(at, (list, tuple, np.ndarray)) else at
     places = list(at) if isinstance(at, (list, tuple, range, np.ndarray)) and np.ndim(at) == 1 else None
     if places is None or not all(isinstance(i, Dim) or (hasattr(i, "__index__") and not isinstance(i, Node)) for i in places):
         raise NodeTypeError(f"a number of sections or a list of positions, whole numbers, is needed, not {at!r}")
