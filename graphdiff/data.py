@@ -70,7 +70,9 @@ def _seed(key: Any) -> int:
     if attrs is not None:
         if key.op.name != "constant":
             raise NodeTypeError("the key is an int or gd.random.key(int); other keys are known only when a function runs")
-        low, high = (int(v) for v in attrs[0].reshape(-1)[:2])
+        if key.shape != (2,) or key.dtype.kind not in "iu":
+            raise NodeTypeError(f"the key is an int or gd.random.key(int), not {key.spec}")
+        low, high = (int(v) for v in attrs[0])
         return high << 32 | low
     if isinstance(key, bool) or not isinstance(key, (int, np.integer)):
         raise NodeTypeError(f"the key is an int or gd.random.key(int), not {type(key).__name__}")

@@ -178,16 +178,23 @@ def _positions(at: Any) -> list[Any]:
     return places
 
 
+def _sections(k: Any) -> int:
+    if not 0 < k <= MAX_PARTS:
+        raise ShapeError(f"the number of sections must be from 1 to {MAX_PARTS}, not {k}")
+    return int(k)
+
+
 @public
 def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Node]:
     """Parts along an axis: at the given positions, or so many nearly equal ones."""
     x = as_node(x)
-    axis = normalize_axis(axis, x.ndim)
+    return _parts(x, indices_or_sections, normalize_axis(axis, x.ndim))
+
+
+def _parts(x: Node, indices_or_sections: Any, axis: int) -> list[Node]:
     n = x.shape[axis]
     if isinstance(indices_or_sections, (int, np.integer)):
-        k = int(indices_or_sections)
-        if not 0 < k <= MAX_PARTS:
-            raise ShapeError(f"the number of sections must be from 1 to {MAX_PARTS}, not {k}")
+        k = _sections(indices_or_sections)
         sizes = [(n + k - 1 - i) // k for i in range(k)]
         edges = list(itertools.accumulate(sizes, initial=0))
     elif isinstance(n, int):
@@ -203,12 +210,12 @@ def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Node]:
     """As array_split, but a number of sections must divide the size."""
     x = as_node(x)
     axis = normalize_axis(axis, x.ndim)
-    if isinstance(indices_or_sections, (int, np.integer)) and indices_or_sections > 0:
-        n, k = x.shape[axis], int(indices_or_sections)
+    if isinstance(indices_or_sections, (int, np.integer)):
+        n, k = x.shape[axis], _sections(indices_or_sections)
         x = taken_for(x, {axis: n // k * k}, f"{{have}} elements along axis {{axis}} do not divide into {k} equal parts")
         if not isinstance(n, int):
             return [cut(x, axis, i * (n // k), n // k) for i in range(k)]
-    return array_split(x, indices_or_sections, axis)
+    return _parts(x, indices_or_sections, axis)
 
 
 # -- rolls, repeats and edges ----------------------------------------------------------------------------------------

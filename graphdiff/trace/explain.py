@@ -119,6 +119,7 @@ class Explanation:
     def __repr__(self) -> str:
         return self.text
 
+    @public
     def draw(self, **options: Any) -> Any:
         """A Drawing of the paths from the targets through the nodes the text speaks of, which are red, to y; nothing else. With
         values and adjoints when they were given. direction: as in gd.draw."""
