@@ -353,6 +353,16 @@ def test_sizes_that_do_not_fit_are_told_as_the_function_called_knows_them(build,
         checked(2)
 
 
+@pytest.mark.parametrize("f", [gd.subtract, gd.arctan2, gd.xlogy, gd.maximum, gd.power, gd.dot])
+def test_a_derivative_alone_names_the_operation_whose_sizes_do_not_fit(f):
+    x, y = gd.input("x", ("n",)), gd.input("y", ("m",))
+    g = gd.grad(gd.sum(f(x, y)), [x, y])
+    with pytest.raises(gd.errors.ShapeError, match=rf"^{f.__name__}: .*(sizes differ|do not broadcast)") as info:
+        gd.function([x, y], g)(np.ones(4), np.ones(3))
+    assert "reshape" not in str(info.value) and "test_sizes.py" in str(info.value)
+    checked(2)
+
+
 @pytest.mark.parametrize("build", [
     lambda x, w: gd.split(x, 2)[1] * w[0], lambda x, w: gd.squeeze(x[:1] * w, 0), lambda x, w: gd.squeeze(gd.sum(x, axis=0, keepdims=True), 0) * w,
     lambda x, w: gd.layer_norm(x, w, w), lambda x, w: gd.batch_norm(x, w, w), lambda x, w: gd.group_norm(x, 3, w, w), lambda x, w: gd.rms_norm(x, w),

@@ -215,6 +215,7 @@ def sum_to(x: Node, shape: tuple[Any, ...]) -> Node:
     from .reduction import sum_axes
     lead = len(x.shape) - len(shape)
     axes = [*range(lead), *[lead + i for i, n in enumerate(shape) if stretches(n) and x.shape[lead + i] not in (1, n)]]
+    x = taken_for(x, {lead + i: n for i, n in enumerate(shape) if not stretches(n)}, "sizes {size} and {have} (axis {axis}) do not broadcast")
     s = sum_axes(x, tuple(axes), False) if axes else x
     summed = [i for i, n in enumerate(shape) if isinstance(n, Dim) and lead + i in axes]
     if not summed:
