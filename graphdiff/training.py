@@ -65,7 +65,7 @@ def _number(result: Any) -> float:
 def _scalar(value: Any, what: str) -> float:
     a = np.asarray(value)
     if a.size != 1 or a.dtype.kind not in "biuf":
-        raise ShapeError(f"fit: {what} is {'None' if value is None else f'{a.dtype}{list(a.shape)}'}, one number is needed")
+        raise located(ShapeError(f"{what} is {'None' if value is None else f'{a.dtype}{list(a.shape)}'}, one number is needed"), "fit")
     return float(a.reshape(()))
 
 
@@ -74,7 +74,7 @@ def _scores(result: Any) -> dict[str, float]:
     if not isinstance(result, Mapping):
         return {"validation": _scalar(result, "what validate gives")}
     if not result:
-        raise ShapeError("fit: validate gives an empty dict, at least one number is needed")
+        raise located(ShapeError("validate gives an empty dict, at least one number is needed"), "fit")
     return {"validation loss" if k == "loss" else str(k): _scalar(v, f"validate's {show_name(str(k))}") for k, v in result.items()}
 
 
@@ -248,7 +248,7 @@ def fit(step: Callable[..., Any], batches: Iterable[Any], *, epochs: int, valida
                 losses.append(loss)
                 bar.step()
             if len(losses) == first:
-                raise ShapeError("fit: there are no batches")
+                raise located(ShapeError("there are no batches"), "fit")
             if weights.sound and not weights.finite():      # the last loss was that of the weights before
                 raise NotFinite(_explanation(step, weights, "the weights are not finite", epoch, len(losses) - 1))
             mean = sum(losses[first:]) / (len(losses) - first)
