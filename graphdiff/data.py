@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .errors import NodeTypeError, ShapeError
-from .graph.build import unmasked
+from .graph.build import located, placed, public, unmasked
 from .ops.families import flag
 
 
@@ -18,22 +19,23 @@ class Batches:
     values for a dict give dicts). The last one is smaller when the size does not divide the data, unless drop_last.
     """
 
+    @partial(placed, name=lambda _: "batches")
     def __init__(self, arrays: Any, size: int | Callable[[int], int], *, key: int = 0, shuffle: bool = True, drop_last: bool = False) -> None:
         self.names = list(arrays) if isinstance(arrays, Mapping) else None
         items = list(arrays.values()) if isinstance(arrays, Mapping) else list(arrays) if isinstance(arrays, (list, tuple)) else [arrays]
-        self.arrays = [np.asarray(unmasked(a, f"batches: array {i}")) for i, a in enumerate(items)]
+        self.arrays = [np.asarray(unmasked(a, f"array {i}")) for i, a in enumerate(items)]
         if not self.arrays:
-            raise ShapeError("batches: there are no arrays")
+            raise ShapeError("there are no arrays")
         for i, a in enumerate(self.arrays):
             if a.ndim == 0 or a.dtype.kind not in "biuf":
-                raise NodeTypeError(f"batches: array {i} is {a.dtype}{list(a.shape)}; numbers with a first axis are needed")
+                raise NodeTypeError(f"array {i} is {a.dtype}{list(a.shape)}; numbers with a first axis are needed")
         lengths = [len(a) for a in self.arrays]
         if len(set(lengths)) != 1:
-            raise ShapeError(f"batches: the arrays have {', '.join(map(str, lengths))} samples; they must have as many")
+            raise ShapeError(f"the arrays have {', '.join(map(str, lengths))} samples; they must have as many")
         if lengths[0] == 0:
-            raise ShapeError("batches: the data set is empty")
+            raise ShapeError("the data set is empty")
         self.n = lengths[0]
-        self.size, self.shuffle, self.drop_last = size, flag(shuffle, "batches: shuffle"), flag(drop_last, "batches: drop_last")
+        self.size, self.shuffle, self.drop_last = size, flag(shuffle, "shuffle"), flag(drop_last, "drop_last")
         self.key = _seed(key)
         self.epoch = 0
         self._size(0)
@@ -41,9 +43,9 @@ class Batches:
     def _size(self, epoch: int) -> int:
         size = self.size(epoch) if callable(self.size) else self.size
         if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
-            raise ShapeError(f"batches: a size is a whole number, at least 1, not {size!r}")
+            raise located(ShapeError(f"a size is a whole number, at least 1, not {size!r}"), "batches")
         if size > self.n:
-            raise ShapeError(f"batches: a batch of {size} is larger than the data, {self.n} samples")
+            raise located(ShapeError(f"a batch of {size} is larger than the data, {self.n} samples"), "batches")
         return int(size)
 
     def __len__(self) -> int:
@@ -67,14 +69,17 @@ def _seed(key: Any) -> int:
     attrs = getattr(key, "_attrs", None)
     if attrs is not None:
         if key.op.name != "constant":
-            raise NodeTypeError("batches: the key is an int or gd.random.key(int); other keys are known only when a function runs")
-        low, high = (int(v) for v in attrs[0].reshape(-1)[:2])
+            raise NodeTypeError("the key is an int or gd.random.key(int); other keys are known only when a function runs")
+        if key.shape != (2,) or key.dtype.kind not in "iu":
+            raise NodeTypeError(f"the key is an int or gd.random.key(int), not {key.spec}")
+        low, high = (int(v) for v in attrs[0])
         return high << 32 | low
     if isinstance(key, bool) or not isinstance(key, (int, np.integer)):
-        raise NodeTypeError(f"batches: the key is an int or gd.random.key(int), not {type(key).__name__}")
+        raise NodeTypeError(f"the key is an int or gd.random.key(int), not {type(key).__name__}")
     return int(key) & 0xFFFFFFFFFFFFFFFF
 
 
+@public
 def batches(arrays: Any, size: int | Callable[[int], int], *, key: int = 0, shuffle: bool = True, drop_last: bool = False) -> Batches:
     """Mini-batches of arrays with one first axis: for x, t in gd.data.batches([xs, ts], 64, key=0).
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from .api.function import Function
 from .errors import GraphdiffError, NodeTypeError, ShapeError, show_name
+from .graph.build import located
 
 
 class NotFinite(GraphdiffError, ArithmeticError):
@@ -64,7 +65,7 @@ def _number(result: Any) -> float:
 def _scalar(value: Any, what: str) -> float:
     a = np.asarray(value)
     if a.size != 1 or a.dtype.kind not in "biuf":
-        raise ShapeError(f"fit: {what} is {'None' if value is None else f'{a.dtype}{list(a.shape)}'}, one number is needed")
+        raise located(ShapeError(f"{what} is {'None' if value is None else f'{a.dtype}{list(a.shape)}'}, one number is needed"), "fit")
     return float(a.reshape(()))
 
 
@@ -73,7 +74,7 @@ def _scores(result: Any) -> dict[str, float]:
     if not isinstance(result, Mapping):
         return {"validation": _scalar(result, "what validate gives")}
     if not result:
-        raise ShapeError("fit: validate gives an empty dict, at least one number is needed")
+        raise located(ShapeError("validate gives an empty dict, at least one number is needed"), "fit")
     return {"validation loss" if k == "loss" else str(k): _scalar(v, f"validate's {show_name(str(k))}") for k, v in result.items()}
 
 
@@ -189,6 +190,25 @@ class _Bar:
             self.bar.close()
 
 
+def _check(step: Any, batches: Any, epochs: Any, validate: Any, patience: Any) -> None:
+    if isinstance(epochs, bool) or not isinstance(epochs, (int, np.integer)) or epochs < 0:
+        raise ShapeError(f"epochs is a whole number, at least 0, not {epochs!r}")
+    if patience is not None and (isinstance(patience, bool) or not isinstance(patience, (int, np.integer)) or patience < 1):
+        raise ShapeError(f"patience is a whole number, at least 1, not {patience!r}")
+    if patience is not None and validate is None:
+        raise ShapeError("patience needs validate=, which says what is better")
+    if validate is not None and not callable(validate):
+        raise NodeTypeError(f"validate is a function without arguments, not {type(validate).__name__}")
+    if not callable(step):
+        raise NodeTypeError(f"step is a function, not {type(step).__name__}")
+    if isinstance(step, Function) and not step.updates:
+        raise NodeTypeError("step has no updates, so that nothing would be trained: gd.function(inputs, loss, updates=optimizer.updates(...))")
+    if not isinstance(batches, Iterable):
+        raise NodeTypeError(f"batches is something to go over, such as gd.data.batches, not {type(batches).__name__}")
+    if isinstance(batches, Iterator):
+        raise NodeTypeError("batches is an iterator, which is used up after one epoch; give gd.data.batches or a list")
+
+
 def fit(step: Callable[..., Any], batches: Iterable[Any], *, epochs: int, validate: Callable[[], Any] | None = None,
         patience: int | None = None, progress: bool = True) -> History:
     """Call `step` on every batch, `epochs` times over; returns the history.
@@ -206,22 +226,10 @@ def fit(step: Callable[..., Any], batches: Iterable[Any], *, epochs: int, valida
     not those of the best epoch (a step is all or nothing). Any other error, of the loader, the step or `validate`, passes on,
     and has the history so far as its attribute `history`.
     """
-    if isinstance(epochs, bool) or not isinstance(epochs, (int, np.integer)) or epochs < 0:
-        raise ShapeError(f"fit: epochs is a whole number, at least 0, not {epochs!r}")
-    if patience is not None and (isinstance(patience, bool) or not isinstance(patience, (int, np.integer)) or patience < 1):
-        raise ShapeError(f"fit: patience is a whole number, at least 1, not {patience!r}")
-    if patience is not None and validate is None:
-        raise ShapeError("fit: patience needs validate=, which says what is better")
-    if validate is not None and not callable(validate):
-        raise NodeTypeError(f"fit: validate is a function without arguments, not {type(validate).__name__}")
-    if not callable(step):
-        raise NodeTypeError(f"fit: step is a function, not {type(step).__name__}")
-    if isinstance(step, Function) and not step.updates:
-        raise NodeTypeError("fit: step has no updates, so that nothing would be trained: gd.function(inputs, loss, updates=optimizer.updates(...))")
-    if not isinstance(batches, Iterable):
-        raise NodeTypeError(f"fit: batches is something to go over, such as gd.data.batches, not {type(batches).__name__}")
-    if isinstance(batches, Iterator):
-        raise NodeTypeError("fit: batches is an iterator, which is used up after one epoch; give gd.data.batches or a list")
+    try:
+        _check(step, batches, epochs, validate, patience)
+    except GraphdiffError as error:
+        raise located(error, "fit") from None
     history = History()
     losses: list[float] = []
     columns: dict[str, list[float]] = {"loss": []}
@@ -240,7 +248,7 @@ def fit(step: Callable[..., Any], batches: Iterable[Any], *, epochs: int, valida
                 losses.append(loss)
                 bar.step()
             if len(losses) == first:
-                raise ShapeError("fit: there are no batches")
+                raise located(ShapeError("there are no batches"), "fit")
             if weights.sound and not weights.finite():      # the last loss was that of the weights before
                 raise NotFinite(_explanation(step, weights, "the weights are not finite", epoch, len(losses) - 1))
             mean = sum(losses[first:]) / (len(losses) - first)

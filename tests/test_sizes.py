@@ -259,6 +259,39 @@ def test_what_may_fit_a_part_of_a_named_size_is_put_there(item, how, value, n):
     checked(4)
 
 
+@pytest.mark.parametrize("how", ["set", "add"])
+@pytest.mark.parametrize(("sizes", "at", "item"), [
+    (("n",), ("k",), lambda i: i), (("n",), (2, "k"), lambda i: i), (("n", 3), ("k",), lambda i: i), (("n", 3), ("k",), lambda i: (slice(1), i)),
+    ((4, "m", 2), ("k", 1), lambda i: (i, slice(None), i * 0)), (("n", 3), ("k",), lambda i: (i, 2 * i % 3))], ids=range(6))
+def test_derivatives_of_values_put_where_a_named_number_of_indices_says(how, sizes, at, item):
+    def made(shape, at_shape, u_shape):
+        x, i, u = gd.input("x", shape), gd.input("i", at_shape, "int64"), gd.input("u", u_shape)
+        y = getattr(x.at[item(i)], how)(u * u)
+        gx, gu = gd.grad(gd.sum(y * y * y), [x, u])
+        t = gd.jvp(y, [x, u], [x, u])
+        return gd.function([x, i, u], [y, gx, gu, t, *gd.grad(gd.sum(gu * gu), [x, u])])
+
+    def numbers(shape, n):
+        return tuple([s if isinstance(s, int) else n for s in shape])
+
+    named_u = gd.input("x", sizes)[item(gd.input("i", at, "int64"))].shape
+    named = made(sizes, at, named_u)
+    for k in (1, 3, 5):
+        shape, at_shape = numbers(sizes, 4), numbers(at, k)
+        i = np.arange(np.prod(at_shape)).reshape(at_shape) ** 2 % min(shape[:2])     # 0 1 0 1 0, 0 1 1 0 1
+        x = np.arange(1.0, 1 + np.prod(shape)).reshape(shape)
+        u = 1 + np.random.default_rng(k).random(np.zeros(shape)[item(i)].shape)
+        got, want = named(x, i, u), made(shape, at_shape, u.shape)(x, i, u)
+        for g, w in zip(got, want, strict=True):
+            np.testing.assert_allclose(g, w, rtol=1e-13)
+            checked()
+        if how == "set":
+            last = np.full(shape, -1)
+            last[item(i)] = np.arange(u.size).reshape(u.shape)
+            np.testing.assert_array_equal(got[2] != 0, np.isin(np.arange(u.size), last).reshape(u.shape))
+            checked()
+
+
 def test_sizes_that_may_be_equal_spread():
     x, w = gd.input("x", ("n",)), gd.input("w", ("m",))
     y, i = gd.input("y", ("n", 4)), gd.input("i", ("m", 1), "int64")
@@ -277,6 +310,104 @@ def test_sizes_that_may_be_equal_spread():
     for build in (lambda: gd.broadcast_to(gd.input("y", (5,)), (1,)), lambda: gd.broadcast_to(x[None], ("n",)), lambda: gd.broadcast_to(x[:0], (2,))):
         with pytest.raises(gd.errors.ShapeError, match="cannot broadcast"):
             build()
+        checked()
+
+
+def summed(x):
+    return gd.sum(x * x)
+
+
+X, LABELS = np.ones((5, 3)), np.zeros(4, "int64")
+
+
+@pytest.mark.parametrize(("build", "arrays", "message"), [
+    (lambda x: gd.split(x, 3), [X], "split: 5 elements along axis 0 do not divide into 3 equal parts"),
+    (lambda x: gd.split(x, 2, -1), [X], "split: 3 elements along axis 1 do not divide into 2 equal parts"),
+    (lambda x: gd.squeeze(x, 1), [X], "squeeze: cannot squeeze axis 1 of size 3"),
+    (lambda x: x.squeeze((0, 1)), [X[:1]], "squeeze: cannot squeeze axis 1 of size 3"),
+    (lambda x, w: gd.layer_norm(x, w), [X, np.ones(4)], "layer_norm: gamma has 4 elements along axis 0, 3 are needed"),
+    (lambda x, w: gd.layer_norm(x, w, axis=(0, 1)), [X, np.ones((5, 1))], "layer_norm: gamma has 1 elements along axis 1, 3 are needed"),
+    (lambda x, w: gd.layer_norm(x, None, w), [X, np.ones(1)], "layer_norm: beta has 1 elements along axis 0, 3 are needed"),
+    (lambda x, w: gd.rms_norm(x, w), [X, np.ones(4)], "rms_norm: gamma has 4 elements along axis 0, 3 are needed"),
+    (lambda x, w: gd.batch_norm(x, w), [X, np.ones(5)], "batch_norm: gamma has 5 elements along axis 0, 3 are needed"),
+    (lambda x, w: gd.group_norm(x, 3, None, w), [X, np.ones(5)], "group_norm: beta has 5 elements along axis 0, 3 are needed"),
+    (lambda x: gd.group_norm(x, 2), [X], "group_norm: 3 channels do not divide into 2 groups"),
+    (lambda x, w: gd.average(x, 1, w), [X, np.ones(2)], "average: weights have 2 elements along axis 0, x has 3 there"),
+    (lambda x, t: gd.losses.mse(x, t), [X, X[:, :2]], "mse: the prediction: 3 elements along axis 1, the target: 2"),
+    (lambda x, t: gd.losses.cross_entropy(x, t), [X, LABELS], "cross_entropy: labels have 4 elements along axis 0, the scores have 5"),
+    (lambda x, t: gd.segment_sum(x, t, 2), [X, LABELS], "segment_sum: segment_ids must be one id a row: 4 for data of 5 rows"),
+    (lambda x, y: gd.tensordot(x, y, 1), [X, X], "tensordot: summed sizes differ: left has 3, right has 5 (axis 0)"),
+    (lambda x: gd.einsum("ii->i", x), [X], "einsum: label i has lengths 3 and 5 in operand 0"),
+    (lambda x: x[np.array([True, False])], [X], "x[...]: boolean index has size 2 along axis 0, the array has 5"),
+])
+def test_sizes_that_do_not_fit_are_told_as_the_function_called_knows_them(build, arrays, message):
+    names = iter("abcdefgh")
+    nodes = [gd.input(f"x{i}", tuple(next(names) for _ in a.shape), a.dtype) for i, a in enumerate(arrays)]
+    y = build(*nodes)
+    floats = [x for x in nodes if x.dtype.kind == "f"]
+    total = summed(y) if isinstance(y, gd.Node) else sum(map(summed, y))
+    for outputs in (y, gd.grad(total, floats[-1]), gd.jvp(total, floats[:1], floats[:1])):
+        with pytest.raises(gd.errors.ShapeError) as info:
+            gd.function(nodes, outputs)(*arrays)
+        assert str(info.value).startswith(message) and "test_sizes.py" in str(info.value)
+        checked(2)
+
+
+@pytest.mark.parametrize("f", [gd.subtract, gd.arctan2, gd.xlogy, gd.maximum, gd.power, gd.dot])
+def test_a_derivative_alone_names_the_operation_whose_sizes_do_not_fit(f):
+    x, y = gd.input("x", ("n",)), gd.input("y", ("m",))
+    g = gd.grad(gd.sum(f(x, y)), [x, y])
+    with pytest.raises(gd.errors.ShapeError, match=rf"^{f.__name__}: .*(sizes differ|do not broadcast)") as info:
+        gd.function([x, y], g)(np.ones(4), np.ones(3))
+    assert "reshape" not in str(info.value) and "test_sizes.py" in str(info.value)
+    checked(2)
+
+
+@pytest.mark.parametrize("build", [
+    lambda x, w: gd.split(x, 2)[1] * w[0], lambda x, w: gd.squeeze(x[:1] * w, 0), lambda x, w: gd.squeeze(gd.sum(x, axis=0, keepdims=True), 0) * w,
+    lambda x, w: gd.layer_norm(x, w, w), lambda x, w: gd.batch_norm(x, w, w), lambda x, w: gd.group_norm(x, 3, w, w), lambda x, w: gd.rms_norm(x, w),
+    lambda x, w: gd.average(x, 1, w), lambda x, w: gd.losses.mse(x[0], w), lambda x, w: gd.losses.kl(gd.softmax(x[1]), gd.softmax(w))],
+    ids=range(10))
+def test_sizes_that_fit_change_nothing(build):
+    arrays = np.arange(24.0).reshape(4, 6) % 7 + 0.5, np.arange(6.0) + 1
+    results = []
+    for shapes in ((("n", "m"), ("k",)), ((4, 6), (6,))):
+        x, w = gd.input("x", shapes[0]), gd.input("w", shapes[1])
+        y = build(x, w)
+        g = gd.grad(summed(y), [x, w])
+        results.append(gd.function([x, w], [y, *g, gd.jvp(y, [x, w], [x, w]), *gd.grad(summed(g[1]), [x, w])])(*arrays))
+    for got, want in zip(*results, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-13, atol=1e-12)
+        checked()
+
+
+PADS = [(2, ("n", "m")), (((0, 0), (1, 3)), ("n", "m")), (((4, 1), (2, 0)), ("n", 3)), (((0, 2), (0, 0), (5, 5), (1, 1)), ("n", 2, "m", "k"))]
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect", "symmetric", "wrap"])
+@pytest.mark.parametrize(("width", "sizes"), PADS, ids=range(4))
+def test_pads_by_what_is_there_of_named_sizes(mode, width, sizes):
+    def made(shape):
+        x = gd.input("x", shape)
+        y = gd.pad(x, width, mode=mode)
+        g = gd.grad(gd.sum(y * y * y), x)
+        return y, gd.function([x], [y, g, gd.grad(gd.sum(g * g), x), gd.jvp(y, x, x * x)])
+
+    y, named = made(sizes)
+    assert y.shape == tuple(n + a + b for n, (a, b) in zip(gd.input("x", sizes).shape, np.broadcast_to(width, (len(sizes), 2)).tolist(), strict=True))
+    for extent in ((1, 1, 1, 1), (2, 3, 2, 4), (7, 3, 4, 1), (3, 3, 9, 2)):
+        shape = tuple(size if isinstance(size, int) else n for size, n in zip(sizes, extent, strict=False))
+        x = np.random.default_rng(7).normal(size=shape)
+        got, want = named(x), made(shape)[1](x)
+        np.testing.assert_array_equal(got[0], np.pad(x, width, mode=mode))
+        np.testing.assert_array_equal(got[3], want[3])
+        for g, w in zip(got[1:3], want[1:3], strict=True):
+            np.testing.assert_allclose(g, w, rtol=1e-12)
+        checked(4)
+    for at, x in ((0, np.ones((0, 3))), (1, np.ones((3, 0)))):
+        f = gd.function([e := gd.input("e", ("n", "m"))], gd.pad(e, 1, mode=mode))
+        with pytest.raises(gd.errors.ShapeError, match=rf"^pad: mode '{mode}' cannot extend axis {at} of size 0(.|\n)*test_sizes\.py:\d+"):
+            f(x)
         checked()
 
 

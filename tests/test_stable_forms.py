@@ -253,3 +253,23 @@ def test_powers_of_what_is_rewritten_are_not_taken_for_one_another():
     for y, want in zip(gd.function([z], outputs)(b), [np.log1p(-p[:, k]) ** n for n in (3, 1) for k in range(3)], strict=True):
         np.testing.assert_allclose(y, want, rtol=1e-12)
         checked()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("build", [
+    lambda z: gd.log(1 - gd.softmax(z)[:, 0]), lambda z: gd.log(1 - gd.softmax(z)[:, 2]), lambda z: gd.log1p(-gd.softmax(z)[:, 1]),
+    lambda z: gd.log1p(-gd.softmax(z[:, :2])), lambda z: gd.log1p(-gd.softmax(z[:, :2])[:, 1])], ids=range(5))
+def test_the_rest_to_a_probability_of_a_row_without_any(build, dtype):
+    """softmax gives zeros there, and the logarithm of 1 is 0, which nothing changes; a NaN stays."""
+    rows = np.array([[-np.inf] * 4, [0.0, 1.0, 2.0, -1.0], [-np.inf] * 4, [0.5, 0.0, -1.0, 800.0]], dtype)
+    for sizes in ((4, 4), ("n", "m")):
+        x = gd.input("x", sizes, dtype)
+        y = build(x)
+        g = gd.grad(gd.sum(y), x)
+        for passes in (None, ()):
+            f = gd.function([x], [y, g, gd.jvp(y, x, gd.ones_like(x)), gd.grad(gd.sum(g * g), x)], passes=passes)
+            for result in f(rows):
+                np.testing.assert_array_equal(result[::2], np.zeros_like(result[::2]))
+                checked()
+            assert np.isnan(f(np.where(np.eye(4) == 1, np.nan, rows).astype(dtype))[0][0]).any()
+            checked()

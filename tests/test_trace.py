@@ -616,7 +616,7 @@ def every_op() -> dict[str, gd.Node]:
              gd.where(q, a, b), a.astype("float32"), a ** 2.0, a ** 5.0, gd.random.split(k), gd.count_nonzero(a), gd.median(v), gd.top_k(v, 2),
              make(REGISTRY["wide_sum"], (p.astype("int32"),), ((0,), False)),
              make(REGISTRY["exact_sum"], (p,), ((0,), False)), make(REGISTRY["recurrence"], (v, v), (0, False)),
-             make(REGISTRY["random_bits"], (k,), ((3,), np.dtype("int64")))]
+             make(REGISTRY["random_bits"], (k,), ((3,), np.dtype("int64"))), gd.squeeze(n, 0)]
     steps = gd.input("steps", (2, 2, 3))
     w, u = [{g: gd.input(f"{name}{g}", (3, 3 * g)) for g in (1, 3, 4)} for name in "wu"]
     layers = [sequence.rnn(steps, None, w[1], u[1]), sequence.gru(steps, None, w[3], u[3]), sequence.lstm(steps, None, None, w[4], u[4])[0]]

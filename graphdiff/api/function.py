@@ -259,22 +259,22 @@ class Function:
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
-    def _any_loaded(self) -> Loaded:
+    def _any_loaded(self, what: str) -> Loaded:
         if self._static is not None:
             return self._static
         if self._cache:
             return next(reversed(self._cache.values()))
-        raise NodeTypeError("this function has named sizes: call it once, then its program for the last sizes can be shown")
+        raise located(NodeTypeError("this function has named sizes: call it once, then its program for the last sizes can be shown"), what)
 
     @property
     def program(self) -> Program:
         """The program of the last sizes: printing it gives the listing."""
-        return self._any_loaded().program
+        return self._any_loaded("program").program
 
     @property
     def plan(self) -> Plan:
         """Bytes, arena and order of the program of the last sizes."""
-        return Plan(self._any_loaded())
+        return Plan(self._any_loaded("plan"))
 
     def cost(self) -> list[dict[str, Any]]:
         """FLOPs and bytes of every node in running order, closed form, before anything runs.

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from ..graph.build import CONTEXT, make
 from ..graph.node import Node, Origin
 from ..graph.walk import toposort
-from ..ops.binary import equal, multiply, subtract, where
+from ..ops.binary import equal, maximum, multiply, subtract, where
 from ..ops.creation import arange
 from ..ops.families import cast
 from ..ops.joining import concatenate
@@ -33,7 +33,7 @@ DIVIDING = frozenset(("divide", "reciprocal", "log", "log2", "log10", "xlogy"))
 GATHERS = frozenset(("gather", "gather_along"))
 MEETING = frozenset(("divide", "multiply", "zmul", "zmul_either"))
 SAME = frozenset(("barrier", "custom"))             # their first operand
-PICKS = GATHERS | frozenset(("broadcast_to", "cast", "diagonal", "reshape", "runs", "slice", "transpose"))
+PICKS = GATHERS | frozenset(("broadcast_to", "cast", "diagonal", "reshape", "runs", "slice", "taken_for", "transpose"))
 PLACED = PICKS | SAME | frozenset(("concatenate", "place", "slice_set", "where"))             # elements, only moved
 PASSED = PLACED | frozenset(("divide", "multiply", "reciprocal", "square", "zmul", "zmul_either"))
 
@@ -230,9 +230,15 @@ def _turned_round(x: Node, axis: int) -> Node:
     return slice_axes(x, [int(a == axis) for a in range(x.ndim)], [-1 if a == axis else 1 for a in range(x.ndim)], x.shape)
 
 
+def _log_of_rest(z: Node, others: Node) -> Node:
+    """log(1 - p) of the class z by a logarithm of the sum of all others. In a row that is -inf everywhere p is 0."""
+    nothing = equal(maximum(z, others), -math.inf)
+    return negative(softplus(where(nothing, -math.inf, subtract(z, others))))
+
+
 def _log_of_two(z: Node, axis: int) -> Node:
-    """log_softmax of two classes, with all digits of what is nearly 0."""
-    return negative(softplus(subtract(_turned_round(z, axis), z)))
+    """log_softmax of two classes, with all digits of what is nearly 0; as the logarithm of 1 minus the other one, where both are -inf."""
+    return _log_of_rest(_turned_round(z, axis), z)
 
 
 def _rest_of_two(p: Node, between: list[Node], op: Callable[..., Node]) -> Form | None:
@@ -265,7 +271,7 @@ def _rest_of_many(p: Node, between: list[Node]) -> Form | None:
         else:                           # of a named size
             count = reshape(arange(n), (n, *[1] * (z.ndim - 1 - axis)))
             others = where(equal(count, cut(count, 0, k, 1)), -math.inf, rows)
-        return _again(picks[:-1], negative(softplus(subtract(cut(rows, axis, k, 1), logsumexp(others, axis, True)))))
+        return _again(picks[:-1], _log_of_rest(cut(rows, axis, k, 1), logsumexp(others, axis, True)))
     return Form(z, [*between, *passed, *inside], build)
 
 

@@ -245,6 +245,8 @@ def call_of(node: Node) -> str:
         if name is not None:
             return name
     site = node.site
+    while (site is None or not site.call) and node.origin is not None and node.origin.consumer is not None:
+        node = node.origin.consumer         # whose derivative it is
     return site.call if site is not None and site.call else node.op.name
 
 

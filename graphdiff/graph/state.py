@@ -35,7 +35,10 @@ class Storage:
 
     def assign(self, value: Any) -> None:
         """Copy a new value in. Shape and dtype must be the variable's (integers that fit and Python numbers are converted)."""
-        new = np.asarray(unmasked(value, "value"))
+        try:
+            new = np.asarray(unmasked(value, "value"))
+        except ValueError as error:
+            raise DTypeError(f"value: cannot make an array of a {type(value).__name__}: {error}") from None
         if new.dtype.kind == "b":
             new = clean_bools(new)
         weak = type(value) in (float, int, list, tuple)

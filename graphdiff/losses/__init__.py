@@ -20,7 +20,7 @@ from ..ops.binary import divide, equal, greater, less, logical_and, multiply, no
 from ..ops.families import cast, floating, pair
 from ..ops.gradient import stop_gradient
 from ..ops.indexing import from_zero, take_along_axis
-from ..ops.movement import expand_dims, squeeze
+from ..ops.movement import expand_dims, squeeze, taken_for
 from ..ops.scan import log_softmax
 from ..ops.unary import abs as absolute
 from ..ops.unary import isfinite, relu, softplus, square
@@ -46,7 +46,9 @@ def _same(a: Any, b: Any, names: tuple[str, str]) -> tuple[Node, Node]:
     a, b = floating(a), floating(b)
     if a.ndim != b.ndim or any(unify(m, n) is None for m, n in zip(a.shape, b.shape, strict=True)):
         raise ShapeError(f"{names[0]} has shape {format_shape(a.shape)}, {names[1]} has {format_shape(b.shape)}")
-    return a, b
+    sizes = dict(enumerate([unify(m, n) for m, n in zip(a.shape, b.shape, strict=True)]))
+    return (taken_for(a, sizes, f"{names[0]}: {{have}} elements along axis {{axis}}, {names[1]}: {{size}}"),
+            taken_for(b, sizes, f"{names[0]}: {{size}} elements along axis {{axis}}, {names[1]}: {{have}}"))
 
 
 @composed
@@ -110,7 +112,7 @@ def _labels(scores: Node, labels: Node, axis: int) -> Node:
     if labels.ndim != len(expected) or any(unify(m, n) is None for m, n in zip(labels.shape, expected, strict=True)):
         raise ShapeError(f"labels have shape {format_shape(labels.shape)}, {format_shape(expected)} is needed beside scores of "
                          f"{format_shape(scores.shape)}")
-    return from_zero(labels)
+    return from_zero(taken_for(labels, dict(enumerate(expected)), "labels have {have} elements along axis {axis}, the scores have {size}"))
 
 
 def _picked(log_probabilities: Node, labels: Node, axis: int) -> Node:

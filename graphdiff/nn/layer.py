@@ -51,6 +51,7 @@ class Layer:
         if "__init__" in vars(cls):
             cls.__init__ = placed(cls.__init__, str.lower)  # type: ignore[method-assign]
 
+    @functools.partial(placed, name=str.lower)
     def __init__(self, name: str | None = None) -> None:
         if name is not None and not isinstance(name, str):
             raise NodeTypeError(f"name is a str, not {type(name).__name__}")
@@ -103,11 +104,11 @@ class Layer:
     def __call__(self, x: Any, *args: Any, training: bool = False, **options: Any) -> Any:
         """The layer applied to x. training: dropout drops, batch norm uses and gathers this batch's statistics."""
         if "name" not in vars(self):
-            raise NodeTypeError(f"{type(self).__name__}.__init__ does not call super().__init__() first")
+            raise self._refusal(f"{type(self).__name__}.__init__ does not call super().__init__() first")
         if not isinstance(training, bool):
-            raise NodeTypeError(f"{self.name}: training is True or False, not {training!r}")
+            raise self._refusal(f"training is True or False, not {training!r}")
         if not _takes_training(type(self).forward):
-            raise NodeTypeError(f"{type(self).__name__}.forward has no parameter `training`: def forward(self, x, training)")
+            raise self._refusal(f"{type(self).__name__}.forward has no parameter `training`: def forward(self, x, training)")
         if _calls.depth == 0:
             _calls.number, _calls.drops = object(), self._drops
         if training:
@@ -120,13 +121,18 @@ class Layer:
         except GraphdiffError as error:
             raise located(error, self.name, (x,)) from None
         except TypeError as error:
-            if "multiple values for argument 'training'" not in str(error):
+            if "multiple values for argument 'training'" in str(error):
+                raise self._refusal("training is given by name: layer(x, training=True)") from None
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                 raise
-            raise NodeTypeError(f"{self.name}: training is given by name: layer(x, training=True)") from None
+            raise self._refusal(str(error).partition("() ")[2]) from None         # the call did not fit
         finally:
             _calls.depth -= 1
             if _calls.depth == 0:
                 self._drops = _calls.drops
+
+    def _refusal(self, fact: str) -> GraphdiffError:
+        return located(NodeTypeError(fact), vars(self).get("name") or type(self).__name__.lower())      # type: ignore[no-any-return]
 
     def parameters(self) -> list[Node]:
         """The variables an optimiser changes, each once, in the order they were set.

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import FormatError, NodeTypeError, show_name
-from ..graph.build import unmasked
+from ..graph.build import public, unmasked
 from .layer import Layer
 
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "U8": "|u1", "BOOL": "|b1"}
@@ -33,6 +33,7 @@ def _path(path: Any, what: str) -> str:
     return os.fsdecode(path)
 
 
+@public
 def save(path: Any, layer: Layer | Mapping[str, Any]) -> None:
     """Write a layer's variables (running averages and counters too), or a dict of arrays such as an optimiser's state.
 
@@ -58,6 +59,7 @@ def save(path: Any, layer: Layer | Mapping[str, Any]) -> None:
         raise
 
 
+@public
 def load(path: Any, layer: Layer | None = None) -> dict[str, Any]:
     """The arrays of a file by name; put into the layer's variables when one is given, all or none.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dims import unify
+from ..dims import shown, unify
 from ..dtypes import FLOAT16, FLOAT32, PROMOTE
 from ..errors import NodeTypeError, ShapeError
 from ..graph.build import as_node, composed, make
@@ -21,7 +21,7 @@ from .families import argument, cast, flag, floating, number, operands
 from .families import slope as factor
 from .gradient import stop_gradient
 from .moments import mean
-from .movement import reshape_to
+from .movement import reshape_to, taken_for
 from .selected import no_out
 from .unary import expm1, gelu_erf, gelu_tanh, hard_tanh, reciprocal, relu, sqrt, square
 
@@ -177,7 +177,8 @@ def _scale(y: Node, gamma: Any, beta: Any, shape: tuple[Any, ...], into: tuple[A
         s = argument(s, name, y.dtype)
         if s.shape != () and (s.ndim != len(shape) or any(unify(a, b) is None for a, b in zip(s.shape, shape, strict=True))):
             raise ShapeError(f"{name} has shape {format_shape(s.shape)}, {format_shape(shape)} is needed")
-        s = s if s.shape == () else reshape_to(s, into)
+        if s.shape != ():
+            s = reshape_to(taken_for(s, dict(enumerate(shape)), f"{name} has {{have}} elements along axis {{axis}}, {{size}} are needed"), into)
         y = multiply(y, s) if name == "gamma" else add(y, s)
     return cast(y, dtype)
 
@@ -226,11 +227,14 @@ def group_norm(x: Any, groups: int, gamma: Any = None, beta: Any = None, *, eps:
         raise ShapeError(f"needs [N, C, ..], not {format_shape(x.shape)}")
     if isinstance(groups, bool) or not isinstance(groups, (int, np.integer)):
         raise NodeTypeError(f"groups is a whole number, not {type(groups).__name__}")
-    if groups < 1 or (isinstance(x.shape[1], int) and x.shape[1] % groups):
-        raise ShapeError(f"{x.shape[1]} channels do not divide into {groups} groups")
+    channels, groups = x.shape[1], int(groups)
+    refusal = f"{{have}} channels do not divide into {groups} groups"
+    if groups < 1:
+        raise ShapeError(refusal.format(have=shown(channels)))
+    x = taken_for(x, {1: channels // groups * groups}, refusal)
     eps = number(eps, "eps", 0)
-    rest = x.shape[1] // int(groups) * nelements(x.shape[2:])
-    y = reshape_to(_normalised(reshape_to(x, (x.shape[0], int(groups), rest)), (2,), eps), x.shape)
+    rest = channels // groups * nelements(x.shape[2:])
+    y = reshape_to(_normalised(reshape_to(x, (x.shape[0], groups, rest)), (2,), eps), x.shape)
     return _scale(y, gamma, beta, (x.shape[1],), _along(x, (1,)), dtype)
 
 

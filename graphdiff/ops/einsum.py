@@ -216,7 +216,7 @@ def _take_diagonals(x: Node, term: str, k: int) -> tuple[Node, str]:
             n = unify(x.shape[i], x.shape[j])
             if n is None:
                 raise ShapeError(f"label {label} has lengths {x.shape[i]} and {x.shape[j]} in operand {k}")
-            x = diagonal(taken_for(x, {i: n, j: n}), 0, i, j)
+            x = diagonal(taken_for(x, {i: n, j: n}, f"label {label} has lengths {{have}} and {{size}} in operand {k}"), 0, i, j)
             term = term[:i] + term[i + 1:j] + term[j + 1:] + label
     return x, term
 

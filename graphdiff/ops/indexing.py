@@ -21,7 +21,7 @@ from ..specs import as_shape, broadcast, check_memory, check_shape, format_shape
 from .creation import arange, full, zeros, zeros_like
 from .families import cast, floating
 from .gathers import moved_inside, written
-from .movement import cut, expand_to, is_whole, permute, reshape_to, slice_axes
+from .movement import cut, expand_to, is_whole, permute, reshape_to, slice_axes, taken_for
 from .points import check_index, flat_index, gathered, is_few, ravel_reference, raveled, turned_index
 from .subscripts import Parsed, Run, as_run, index_node
 from .writing import slice_add, slice_set
@@ -128,10 +128,7 @@ def _winners(node: Node) -> Node:
     from .binary import equal
     x, i, v = node.inputs
     (axis,) = node._attrs
-    n = nelements(i.shape)
-    if not isinstance(n, int):
-        raise ShapeError("the derivative of .at[...].set needs a known number of indices")
-    number = make_constant(np.arange(n, dtype=np.int64).reshape(i.shape))
+    number = reshape_to(arange(nelements(i.shape)), i.shape)
     board = full((x.shape[axis],), -1, "int64")
     board = make(SCATTER_SET, (board, i, number), (0,))
     won = equal(make(GATHER, (board, i), (0,)), number)
@@ -465,7 +462,7 @@ SEGMENT_MAX = register(OpDef("segment_max", "the largest of each segment, -inf o
 def _segments(data: Any, segment_ids: Any) -> tuple[Node, Node]:
     x, ids = as_node(data), index_node(segment_ids)
     _check_rows(x, ids)
-    return x, from_zero(ids)
+    return x, from_zero(taken_for(ids, {0: x.shape[0]}, "segment_ids must be one id a row: {have} for data of {size} rows"))
 
 
 def _check_rows(x: Node, ids: Node) -> None:

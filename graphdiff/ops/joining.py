@@ -11,13 +11,13 @@ import numpy as np
 from ..dims import Dim, dim_max
 from ..dtypes import INT64, PROMOTE, asked_dtype, weak
 from ..errors import DTypeError, NodeTypeError, ShapeError
-from ..graph.build import as_node, make, public
+from ..graph.build import as_node, make, public, unmasked
 from ..graph.node import Node
 from ..graph.opdef import OpDef, register
 from ..specs import check_memory, check_shape, format_shape, nelements, normalize_axis, slice_forward
-from .creation import full, zeros_like
+from .creation import arange, full, zeros_like
 from .families import cast
-from .movement import at_least, cut, expand_dims, expand_to, place, reshape, reshape_to
+from .movement import at_least, cut, expand_dims, expand_to, place, reshape, reshape_to, taken_for
 from .runs import MOST_BLOCKS, Runs, few_blocks, straight, take_runs
 
 # -- concatenate ---------------------------------------------------------------------------------------------------
@@ -171,22 +171,30 @@ MAX_PARTS = 10**6            # every part is a node of its own
 
 def _positions(at: Any) -> list[Any]:
     """Where to split: whole numbers and sizes."""
+    at = unmasked(at, "the positions") if isinstance(at, (list, tuple, np.ndarray)) else at
     places = list(at) if isinstance(at, (list, tuple, range, np.ndarray)) and np.ndim(at) == 1 else None
     if places is None or not all(isinstance(i, Dim) or (hasattr(i, "__index__") and not isinstance(i, Node)) for i in places):
         raise NodeTypeError(f"a number of sections or a list of positions, whole numbers, is needed, not {at!r}")
     return places
 
 
+def _sections(k: Any) -> int:
+    if not 0 < k <= MAX_PARTS:
+        raise ShapeError(f"the number of sections must be from 1 to {MAX_PARTS}, not {k}")
+    return int(k)
+
+
 @public
 def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Node]:
     """Parts along an axis: at the given positions, or so many nearly equal ones."""
     x = as_node(x)
-    axis = normalize_axis(axis, x.ndim)
+    return _parts(x, indices_or_sections, normalize_axis(axis, x.ndim))
+
+
+def _parts(x: Node, indices_or_sections: Any, axis: int) -> list[Node]:
     n = x.shape[axis]
     if isinstance(indices_or_sections, (int, np.integer)):
-        k = int(indices_or_sections)
-        if not 0 < k <= MAX_PARTS:
-            raise ShapeError(f"the number of sections must be from 1 to {MAX_PARTS}, not {k}")
+        k = _sections(indices_or_sections)
         sizes = [(n + k - 1 - i) // k for i in range(k)]
         edges = list(itertools.accumulate(sizes, initial=0))
     elif isinstance(n, int):
@@ -201,15 +209,13 @@ def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Node]:
 def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Node]:
     """As array_split, but a number of sections must divide the size."""
     x = as_node(x)
-    n = x.shape[normalize_axis(axis, x.ndim)]
-    if isinstance(indices_or_sections, (int, np.integer)) and indices_or_sections > 0:
-        if isinstance(n, int) and n % indices_or_sections:
-            raise ShapeError(f"{n} elements along axis {axis} do not divide into {indices_or_sections} equal parts")
-        if not isinstance(n, int):          # the reshape is where a size that does not divide is found
-            axis, k = normalize_axis(axis, x.ndim), int(indices_or_sections)
-            rows = reshape_to(x, (*x.shape[:axis], k, n // k, *x.shape[axis + 1:]))
-            return [reshape_to(cut(rows, axis, i, 1), (*x.shape[:axis], n // k, *x.shape[axis + 1:])) for i in range(k)]
-    return array_split(x, indices_or_sections, axis)
+    axis = normalize_axis(axis, x.ndim)
+    if isinstance(indices_or_sections, (int, np.integer)):
+        n, k = x.shape[axis], _sections(indices_or_sections)
+        x = taken_for(x, {axis: n // k * k}, f"{{have}} elements along axis {{axis}} do not divide into {k} equal parts")
+        if not isinstance(n, int):
+            return [cut(x, axis, i * (n // k), n // k) for i in range(k)]
+    return _parts(x, indices_or_sections, axis)
 
 
 # -- rolls, repeats and edges ----------------------------------------------------------------------------------------
@@ -356,32 +362,46 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
         return x
     if mode not in ("edge", "reflect", "symmetric", "wrap"):
         raise NodeTypeError(f"mode {mode!r} is not one of constant, edge, reflect, symmetric, wrap")
+    grown = {axis: x.shape[axis] + a + b for axis, (a, b) in enumerate(width)}
     runs: list[Runs] = [((0, 1, n),) for n in x.shape]
     for axis, (a, b) in enumerate(width):
         if a or b:
+            x = taken_for(x, {axis: dim_max(x.shape[axis], 1)}, f"mode {mode!r} cannot extend axis {{axis}} of size {{have}}")
             n = x.shape[axis]
-            if not isinstance(n, int):
-                raise ShapeError(f"mode {mode!r} needs a known size along axis {axis}, not {n}")
-            if n == 0:
-                raise ShapeError(f"mode {mode!r} cannot extend axis {axis} of size 0")
-            check_memory((n + a + b,), INT64)
-            at = np.pad(np.arange(n), (a, b), mode=mode)      # type: ignore[call-overload]
-            x, runs = _extended(x, runs, axis, at, a)
-    return take_runs(x, tuple(runs))
+            runs[axis] = ((0, 1, n),)
+            more, at = (_around if isinstance(n, int) else _around_named)(n, a, b, mode)
+            x, runs = _extended(x, runs, axis, more, at)
+    return taken_for(take_runs(x, tuple(runs)), grown, "")
 
 
-def _extended(x: Node, runs: list[Runs], axis: int, at: Any, before: int) -> tuple[Node, list[Runs]]:
-    """x and the runs of all its axes, `axis` of them now at positions `at`: in runs, or where those were many, taken one by one."""
-    n = x.shape[axis]
-    turns = np.count_nonzero(np.diff(at, 2))
-    if turns <= MOST_BLOCKS:
-        more = (*straight(at[:before]), (0, 1, n), *straight(at[before + n:]))
+def _around(n: int, before: int, after: int, mode: str) -> tuple[Runs | None, Any]:
+    """What an axis is padded to, as runs of its positions (None: there were too many) and as one array of them."""
+    check_memory((n + before + after,), INT64)
+    at = np.pad(np.arange(n), (before, after), mode=mode)      # type: ignore[call-overload]
+    if np.count_nonzero(np.diff(at, 2)) > MOST_BLOCKS:
+        return None, at
+    return (*straight(at[:before]), (0, 1, n), *straight(at[before + n:])), at
+
+
+def _around_named(n: Any, before: int, after: int, mode: str) -> tuple[Runs | None, Any]:
+    """The same of a named size, at least 1. How often a reflection turns depends on it: only edges are runs."""
+    from .binary import minimum, remainder
+    if mode == "edge":
+        return tuple([run for run in ((0, 0, before), (0, 1, n), (n - 1, 0, after)) if not isinstance(run[2], int) or run[2]]), None
+    period = n if mode == "wrap" else 2 * n if mode == "symmetric" else dim_max(2 * n - 2, 1)
+    at = remainder(arange(n + before + after) - before, as_node(period))
+    return None, at if mode == "wrap" else minimum(at, as_node(2 * n - 1 if mode == "symmetric" else period) - at)
+
+
+def _extended(x: Node, runs: list[Runs], axis: int, more: Runs | None, at: Any) -> tuple[Node, list[Runs]]:
+    """x and the runs of all its axes, `axis` of them now `more`; where that is None its positions `at` are taken one by one."""
+    if more is not None:
         new = [*runs[:axis], more, *runs[axis + 1:]]
         if few_blocks(new):
             return x, new
     x = take_runs(x, tuple(runs))
     whole: list[Runs] = [((0, 1, m),) for m in x.shape]
-    if turns <= MOST_BLOCKS:
+    if more is not None:
         return x, [*whole[:axis], more, *whole[axis + 1:]]
     from .indexing import take
     x = take(x, at, axis=axis)

@@ -271,7 +271,8 @@ def _contract(x: Node, left: tuple[int, ...], y: Node, right: tuple[int, ...]) -
     for i, j, n in zip(left, right, sizes, strict=True):
         if n is None:
             raise ShapeError(f"summed sizes differ: left has {x.shape[i]} (axis {i}), right has {y.shape[j]} (axis {j})")
-    x, y = taken_for(x, dict(zip(left, sizes, strict=True))), taken_for(y, dict(zip(right, sizes, strict=True)))
+    x = taken_for(x, dict(zip(left, sizes, strict=True)), "summed sizes differ: left has {have} (axis {axis}), right has {size}")
+    y = taken_for(y, dict(zip(right, sizes, strict=True)), "summed sizes differ: left has {size}, right has {have} (axis {axis})")
     rows = [i for i in range(x.ndim) if i not in left]
     columns = [j for j in range(y.ndim) if j not in right]
     over = tuple(x.shape[i] for i in left)

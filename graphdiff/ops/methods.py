@@ -60,7 +60,7 @@ def _and(x: Any, y: Any) -> Node:
 
 def _power(self: Node, other: Any, modulo: Any = None) -> Node:
     if modulo is not None:
-        raise NodeTypeError("pow with three arguments is not defined for nodes; write (x ** y) % z")
+        raise located(NodeTypeError("pow with three arguments is not defined for nodes; write (x ** y) % z"), "power", (self,))
     return b.power(self, other)
 
 
@@ -101,7 +101,7 @@ def _round(x: Any, decimals: Any = 0, out: Any = None) -> Node:
         raise NodeTypeError(f"decimals must be a whole number, not {decimals!r}")
     decimals = decimals.__index__()
     if x.dtype.kind != "f":
-        return x if decimals >= 0 or x.dtype.kind == "b" else _round_whole(x, 10 ** -decimals)
+        return x if decimals >= 0 or x.dtype.kind == "b" else _round_whole(x, 10 ** min(-decimals, 19))
     if decimals == 0:
         return u.rint_(x)
     if decimals > 308:          # 10^decimals is no float64; NumPy gives NaN

@@ -15,7 +15,7 @@ from ..specs import format_shape, nelements, normalize_axes
 from .creation import zeros
 from .families import cast, flag, floating, number
 from .gradient import stop_gradient
-from .movement import expand_to, permute, reshape_to
+from .movement import expand_to, permute, reshape_to, taken_for
 from .reduction import COUNT_NONZERO, EXACT_SUM, MAX, MIN, SUM, axes_of, is_kept, known_empty, max, min, reduced_shape, sum
 from .selected import NONE, mask_of, no_out
 
@@ -220,6 +220,7 @@ def average(x: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
         lengths = tuple(x.shape[a] for a in axes)
         if len(w.shape) != len(lengths) or builtins.any(unify(m, n) is None for m, n in zip(w.shape, lengths, strict=True)):
             raise ShapeError(f"weights have shape {format_shape(w.shape)}, x has {format_shape(lengths)} along the axes {axes}")
+        w = taken_for(w, dict(enumerate(lengths)), "weights have {have} elements along axis {axis}, x has {size} there")
         w = permute(w, sorted(range(len(axes)), key=lambda i: axes[i]))
         w = expand_to(reshape_to(w, tuple(n if a in axes else 1 for a, n in enumerate(x.shape))), x.shape)
     x, back = _wide(cast(x, dtype))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dims import Dim, dim_max, dim_min
+from ..dims import Dim, dim_max, dim_min, shown, unify
 from ..errors import NodeTypeError, OutOfBounds, ShapeError
 from ..graph.build import as_node, make, public
 from ..graph.node import Node
@@ -164,9 +164,34 @@ def expand_to(x: Node, shape: tuple[Any, ...]) -> Node:
     return x if x.shape == shape else make(BROADCAST_TO, (x,), (shape,))
 
 
-def taken_for(x: Node, sizes: dict[int, Any]) -> Node:
-    """x with the sizes of some axes taken for others that they may turn out to be, which is checked when they are numbers."""
-    return expand_to(x, tuple([sizes.get(i, n) for i, n in enumerate(x.shape)]))
+def _taken_infer(inputs: tuple[Node, ...], attrs: tuple[Any, ...]) -> Any:
+    (x,), (sizes, refusal) = inputs, attrs
+    shape = list(x.shape)
+    for axis, size in sizes:
+        have, shape[axis] = shape[axis], size
+        if unify(have, size) is None:
+            raise ShapeError(refusal.format(axis=axis, have=shown(have), size=shown(size)))
+    return tuple(shape), x.dtype
+
+
+def _taken_vjp(g: Node, node: Node, needs: Any) -> Any:
+    sizes, refusal = node._attrs
+    back = refusal.format(axis="{axis}", have="{size}", size="{have}")
+    return (taken_for(g, {axis: node.inputs[0].shape[axis] for axis, _ in sizes}, back),)
+
+
+# Only beside sizes with names: where these are numbers (passes/concrete.py) what is left is x.
+TAKEN_FOR: OpDef = register(OpDef("taken_for", "x, of whose sizes some are taken for others", _taken_infer, lambda x, *, sizes, refusal: x,
+                                  attr_names=("sizes", "refusal"), arity=1, family="movement", linear=(0,), vjp=_taken_vjp,
+                                  lower=lambda ctx, node: ctx.raw(node.inputs[0])))
+
+
+def taken_for(x: Node, sizes: dict[int, Any], refusal: str) -> Node:
+    """x with the sizes of some axes taken for others that they may turn out to be, which is checked again when they are numbers. refusal: what
+    a ShapeError says if they are not, with places for {axis}, the {size} needed and the one x has ({have})."""
+    other = tuple([(axis, size) for axis, size in sizes.items() if x.shape[axis] != size])
+    _taken_infer((x,), (other, refusal))            # here, since `make` would call it taken_for
+    return make(TAKEN_FOR, (x,), (other, refusal)) if other else x
 
 
 @public
@@ -190,6 +215,7 @@ def sum_to(x: Node, shape: tuple[Any, ...]) -> Node:
     from .reduction import sum_axes
     lead = len(x.shape) - len(shape)
     axes = [*range(lead), *[lead + i for i, n in enumerate(shape) if stretches(n) and x.shape[lead + i] not in (1, n)]]
+    x = taken_for(x, {lead + i: n for i, n in enumerate(shape) if not stretches(n)}, "sizes {size} and {have} (axis {axis}) do not broadcast")
     s = sum_axes(x, tuple(axes), False) if axes else x
     summed = [i for i, n in enumerate(shape) if isinstance(n, Dim) and lead + i in axes]
     if not summed:
@@ -345,9 +371,7 @@ def squeeze(x: Any, axis: Any = None) -> Node:
         return x
     else:
         axes = list(normalize_axes(axis, x.ndim))
-        for a in axes:
-            if isinstance(x.shape[a], int) and x.shape[a] != 1:
-                raise ShapeError(f"cannot squeeze axis {a} of size {x.shape[a]}")
+        x = taken_for(x, dict.fromkeys(axes, 1), "cannot squeeze axis {axis} of size {have}")
     return reshape_to(x, tuple(n for i, n in enumerate(x.shape) if i not in axes))
 
 

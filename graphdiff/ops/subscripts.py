@@ -88,14 +88,16 @@ class Parsed:
         for k, item in enumerate(items):
             if _is_mask(item):
                 for j, n in enumerate(item.shape):
-                    if axis + j < x.ndim and unify(x.shape[axis + j], n) is None:
+                    if axis + j >= x.ndim:              # one index too many, which is told below
+                        break
+                    if unify(x.shape[axis + j], n) is None:
                         raise OutOfBounds(f"boolean index has size {n} along axis {axis + j}, the array has {x.shape[axis + j]}")
                     sizes[axis + j] = n
                 out += list(np.nonzero(item))
             else:
                 out.append(item)
             axis = builtins.max(axis, x.ndim - builtins.sum(width[k + 1:])) if item is Ellipsis else axis + width[k]
-        return taken_for(x, sizes), out
+        return taken_for(x, sizes, "boolean index has size {size} along axis {axis}, the array has {have}"), out
 
     @staticmethod
     def _item(item: Any) -> Any:

@@ -35,6 +35,7 @@ class Optimizer:
         if "__init__" in vars(cls):
             cls.__init__ = placed(cls.__init__)  # type: ignore[method-assign]
 
+    @placed
     def __init__(self, learning_rate: Any, *, weight_decay: float = 0.0, clip_norm: Any = None, clip_value: Any = None,
                  **unknown: Any) -> None:
         if unknown:

@@ -59,9 +59,14 @@ class Drawing:
         from .layout import to_svg
         return to_svg(self.picture)
 
+    @public
     def render(self, form: str) -> bytes:
         """The picture as bytes in a form: svg, png, pdf. FormatError says what to install when nobody can make it."""
-        form = form.lower()
+        if not isinstance(form, str):
+            raise NodeTypeError(f"a form is a str, not {type(form).__name__}")
+        return self._rendered(form.lower())
+
+    def _rendered(self, form: str) -> bytes:
         if form == "svg":
             return self.svg.encode()
         if form not in ("png", "pdf"):
@@ -85,10 +90,11 @@ class Drawing:
         problem = "none was found" if not tried else "failed with " + ", ".join(dict.fromkeys(tried))
         raise FormatError(f"save: {form.upper()} needs a renderer, and {problem}; install {what}. SVG, HTML and DOT need none")
 
+    @public
     def save(self, path: Any) -> None:
         """Write by suffix: .svg .html .dot .gv .png .pdf. Where PNG or PDF cannot be made, the DOT text is written beside, and the
         error says so."""
-        target = Path(path)
+        target = rendering.path_of(path)
         suffix = target.suffix.lower()
         if suffix in (".dot", ".gv"):
             target.write_text(self.dot, encoding="utf-8", newline="")
@@ -99,7 +105,7 @@ class Drawing:
             target.write_text(picture_page(self.svg), encoding="utf-8", newline="")
         elif suffix in (".png", ".pdf"):
             try:
-                data = self.render(suffix[1:])
+                data = self._rendered(suffix[1:])
             except FormatError as error:
                 beside = target.with_suffix(".dot")
                 if beside.exists() and not _ours(beside):

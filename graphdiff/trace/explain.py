@@ -39,10 +39,11 @@ class Rule:
         return {"text/plain": str(self), "text/latex": f"${self.latex}$"}
 
 
+@public
 def rule(node: Any) -> Rule:
     """The adjoint rule of a node with its shapes: what each operand's adjoint gains."""
     if not isinstance(node, Node):
-        raise NodeTypeError(f"rule: a node is needed, not {type(node).__name__}")
+        raise NodeTypeError(f"a node is needed, not {type(node).__name__}")
     return Rule(node)
 
 
@@ -118,6 +119,7 @@ class Explanation:
     def __repr__(self) -> str:
         return self.text
 
+    @public
     def draw(self, **options: Any) -> Any:
         """A Drawing of the paths from the targets through the nodes the text speaks of, which are red, to y; nothing else. With
         values and adjoints when they were given. direction: as in gd.draw."""

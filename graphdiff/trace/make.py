@@ -25,6 +25,7 @@ from .run import values
 from .table import short, tex
 
 
+@public
 def trace(y: Any, *args: Any, at: Mapping[Node, Any] | None = None, wrt: Any = None, tangent: Mapping[Node, Any] | None = None,
           **numpy_options: Any) -> Any:
     """Run both passes of y at the given values and keep every value and every contribution: a Trace.
@@ -44,7 +45,7 @@ def trace(y: Any, *args: Any, at: Mapping[Node, Any] | None = None, wrt: Any = N
         return matrix_trace(y, *args, **numpy_options)
     if args or numpy_options:
         raise NodeTypeError("trace: with at= there are no other arguments but wrt and tangent")
-    return _trace(y, at, wrt, tangent)
+    return _checked(y, at, wrt, tangent)
 
 
 def _checked(y: Any, at: Mapping[Node, Any], wrt: Any, tangent: Mapping[Node, Any] | None) -> Trace:
@@ -89,10 +90,6 @@ def _checked(y: Any, at: Mapping[Node, Any], wrt: Any, tangent: Mapping[Node, An
     if tangent is not None:
         tangents = _tangents(root, {replaced.get(id(x), new.get(id(x), x)): v for x, v in tangent.items()}, here, feeds)
     return _record(root, order, targets_here, feeds, theirs, tangents)
-
-
-_checked.__name__ = "trace"           # as errors call it
-_trace = public(_checked)
 
 
 def _tangents(y: Node, given: Mapping[Any, Any], here: set[int], feeds: dict[Node, Any]) -> dict[int, Any]:

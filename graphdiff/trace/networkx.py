@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import NodeTypeError
-from ..graph.build import node_list
+from ..graph.build import node_list, public
 from ..graph.node import Node
 from ..graph.walk import toposort
 
 
+@public
 def to_networkx(y: Any, *, at: Any = None) -> Any:
     """A DiGraph whose nodes are the graphdiff nodes themselves, with attributes op, shape, dtype, name, value, site, scope.
 
@@ -21,11 +22,11 @@ def to_networkx(y: Any, *, at: Any = None) -> Any:
     table: Any = {}
     if not isinstance(y, Node) and hasattr(y, "rows") and hasattr(y, "y"):
         table, y = y._values, y.y
-    outputs = node_list(y, "to_networkx: y")
+    outputs = node_list(y, "y")
     order = toposort(outputs)
     if at is not None:
         if not isinstance(at, Mapping):
-            raise NodeTypeError(f"to_networkx: at is a dict {{input: array}}, not of type {type(at).__name__}")
+            raise NodeTypeError(f"at is a dict {{input: array}}, not of type {type(at).__name__}")
         from .run import values
         table = values(order, at)
     g = networkx.DiGraph()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import FormatError, NodeTypeError, NoRow, show_name
+from ..graph.build import located, public
 from ..graph.node import Node, Site
 from ..graph.walk import toposort
 from .formula import Name
@@ -124,6 +125,12 @@ class Trace:
     def __getitem__(self, node: Node | str) -> Row:
         """The row of a node, or by a name: the table's (v3) or the user's. KeyError when there is none (scalar constants stand in the
         formulas), or when several nodes have the name."""
+        try:
+            return self._row(node)
+        except NoRow as error:
+            raise located(error, "trace[...]") from None
+
+    def _row(self, node: Node | str) -> Row:
         if isinstance(node, str):
             rows = [r for r in self.rows if r.name == node] or [r for r in self.rows if r.node.name == node]
             if len(rows) != 1:
@@ -134,16 +141,18 @@ class Trace:
         except KeyError:
             raise NoRow(f"no row for {node!r}") from None
 
+    @public
     def value(self, node: Node) -> Any:
         """The value of any node of the primal graph, constants included."""
         try:
             return self._values[id(node)]
         except KeyError:
-            raise KeyError(f"y does not depend on {node!r}") from None
+            raise NoRow(f"y does not depend on {node!r}") from None
 
+    @public
     def adjoint(self, node: Node) -> Any:
         """dy/dnode, or None where none flows."""
-        return self[node].adjoint
+        return self._row(node).adjoint
 
     # -- the stepper -----------------------------------------------------------------------------------------------
 
@@ -189,17 +198,18 @@ class Trace:
         self._at = max(self._at - 1, -1)
         return self.current
 
+    @public
     def run_to(self, node: Node | str) -> Step:
         """On to the next step that changes the value or adjoint of a node (or of a row by its name, "v3"); from the start again when
         there is none left."""
-        node = self[node].node
+        node = self._row(node).node
         n = len(self.steps)
         for start, stop in ((self._at + 1, n), (0, self._at + 1)):
             for i in range(start, stop):
-                if self.steps[i].row.node is self[node].node:
+                if self.steps[i].row.node is node:
                     self._at = i
                     return self.steps[i]
-        raise KeyError(f"no step for {node!r}")
+        raise NoRow(f"no step for {node!r}")
 
     def restart(self) -> None:
         """Before the first step."""
@@ -214,41 +224,48 @@ class Trace:
     def __repr__(self) -> str:
         return f"<trace of {self.y!r}: {len(self.rows)} rows, wrt {len(self.wrt)}>"
 
+    @public
     def to_text(self, max_rows: int | None = None, *, layout: str = "sides") -> str:
         """The table; max_rows=None shows all rows. layout: "sides", primal trace left and adjoint trace right, or "rows", one row a
         node with its ledger: who contributed what to its adjoint, in order, and the sum after it."""
         from .table import to_text
         return to_text(self, max_rows, layout)
 
+    @public
     def to_markdown(self, *, layout: str = "sides") -> str:
         """A table for Markdown; names are escaped. layout as in to_text."""
         from .table import to_markdown
         return to_markdown(self, layout)
 
+    @public
     def to_latex(self, *, layout: str = "sides") -> str:
         """A tabular environment; needs amsmath. layout as in to_text."""
         from .table import to_latex
         return to_latex(self, layout)
 
+    @public
     def to_csv(self, *, layout: str = "sides") -> str:
         """Numbers in full. layout: "sides", one line a value and one a contribution, or "rows", a line a node."""
         from .table import to_csv
         return to_csv(self, layout)
 
+    @public
     def to_html(self, *, layout: str = "sides") -> str:
         """The table as an HTML fragment without script. layout as in to_text."""
         from .html import table
         return table(self, layout)
 
+    @public
     def draw(self, **options: Any) -> Any:
         """The graph with values on its forward edges and adjoints on its reverse edges: a Drawing."""
         from .draw import draw_trace
         return draw_trace(self, **options)
 
+    @public
     def save(self, path: Any) -> None:
         """Write by suffix: .html (a page with a stepper) .svg .png .pdf .dot .md .tex .csv .txt."""
-        from pathlib import Path
-        target = Path(path)
+        from .render import no_format, path_of
+        target = path_of(path)
         suffix = target.suffix.lower()
         if suffix in (".svg", ".png", ".pdf", ".dot", ".gv"):
             self.draw().save(path)
@@ -265,7 +282,6 @@ class Trace:
         elif suffix == ".txt":
             text = self.to_text() + "\n"
         else:
-            from .render import no_format
             raise FormatError(f"save: {no_format(target)}; there are .html .svg .png .pdf .dot .md .tex "
                               ".csv .txt")
         target.write_text(text, encoding="utf-8", newline="")

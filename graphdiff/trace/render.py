@@ -12,11 +12,19 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
-from ..errors import show_name
+from ..errors import NodeTypeError, show_name
 
 Render = Callable[[str, str, bool, float], bytes]      # (text, form, laid out already?, seconds) -> the file
 INSTALL = "Graphviz (apt install graphviz, brew install graphviz, https://graphviz.org/download)"
+
+
+def path_of(path: Any) -> Path:
+    """Where the user wants a file."""
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise NodeTypeError(f"a path is needed, not {type(path).__name__}")
+    return Path(os.fsdecode(path))
 
 
 def no_format(path: Path) -> str:

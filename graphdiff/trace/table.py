@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import NodeTypeError, columns, padded, show_name
+from ..errors import NodeTypeError, ShapeError, columns, padded, show_name
 from ..specs import format_shape
 from .formula import Name
 
@@ -145,7 +145,7 @@ COLUMNS = ("index", "name", "formula", "value", "tangent", "adjoint", "from", "c
 
 
 def check_layout(layout: Any) -> None:
-    if layout not in LAYOUTS:
+    if not isinstance(layout, str) or layout not in LAYOUTS:
         raise NodeTypeError(f"layout must be 'sides' or 'rows', not {layout!r}")
 
 
@@ -160,6 +160,8 @@ def node_cells(row: Row) -> list[list[str]]:
 def cells(trace: Trace, layout: str = "sides", max_rows: int | None = None) -> tuple[list[str], list[list[str]]]:
     """(heads, lines of cells) of a table in either layout; the middle is left out above max_rows rows."""
     check_layout(layout)
+    if max_rows is not None and (isinstance(max_rows, bool) or not isinstance(max_rows, int) or max_rows < 0):
+        raise ShapeError(f"max_rows must be an int, at least 0, or None, not {max_rows!r}")
     groups: list[list[list[str]]]
     if layout == "rows":
         heads = list(COLUMNS)
