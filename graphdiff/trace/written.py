@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import show_name
 from ..graph.node import Node
-from .formula import LATEX, LONGEST, NAME, TEXT, Name, Term, formula, local_rule, tangent_formula, term_formula
+from .formula import LONGEST, NAME, TEXT, Name, Term, formula, local_rule, tangent_formula, term_formula
 from .table import short, tex
 
 
@@ -94,6 +94,3 @@ def numeral(array: Any) -> Name | None:
     if (array.ndim and not text.startswith("[")) or len(text) > NAME or "min" in text:
         return None
     return Name(None, f"({text})" if text.startswith("-") else text)
-
-
-__all__ = ["LATEX", "TEXT", "Written", "numeral"]
