@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Any
 
 from ..dtypes import FLOAT16
-from .rows_group import Rows
+from .rows_group import Names, Rows
 from .rows_lines import LINES, Form, Lines
 from .sums import WIDEST_ALONE, Domain, column_domain, is_middling, row_domain, saves_products
 from .view import count
@@ -40,6 +40,9 @@ class Finder:
         self.wanted: dict[int, Domain] = {}     # id of an instruction that a sum of rows needs, or of the sum
         self.lone: dict[int, tuple[Domain, list[Any]]] = {}       # id of a sum alone: what it sums up is made by these
         self.forms: dict[Form, Lines | None] = {}                 # the lines of groups; None: more than the core takes
+        self.names = Names()
+        # Of sums and of views of values of rows, by id: what they are to groups of a domain, which look at each again and again (Rows).
+        self.known: dict[Domain, tuple[dict[int, Any], dict[int, bool]]] = {}
         self.sizes: dict[int, int] = {}          # buffer -> `size` of what makes it; 0 where several do
         self._seeds()
 
@@ -187,7 +190,7 @@ class Finder:
         before: list[Any] = []
         late: list[Any] = []
         strangers: list[tuple[int, Any]] = []    # each with how many of the late ones are before it
-        after = g.late
+        after, shared = g.late, self.shared
         looked, end = 0, STALE
         for instr in islice(work, SPAN):
             if looked == end:
@@ -197,7 +200,7 @@ class Finder:
                 if v.buffer in after:            # of most: hence no calls for these
                     break
             else:
-                if not g.writes_late(instr):
+                if not shared or not g.writes_late(instr):       # where each buffer has one writer, nothing writes what others do
                     if g.join(instr, looked == 1 or self.wanted.get(id(instr)) == g.domain):
                         if g.strangers and g.strangers[-1] is g.members[-1]:
                             strangers.append((len(late), instr))
@@ -212,13 +215,13 @@ class Finder:
             late.append(instr)
             for v in instr[1]:
                 after.add(v.buffer)
-            if self.shared:
+            if shared:
                 g.touch(instr)
         gone = g.drop_strangers() if strangers else ()
         for k, instr in reversed(strangers):
             if instr[1][0].buffer in gone:
                 late.insert(k, instr)
-        first = [instr for i, instr in enumerate(before) if not g.take_early(instr, before[i + 1:])]
+        first = [instr for i, instr in enumerate(before) if instr[0] != "sum" or not g.take_early(instr, before[i + 1:])]
         return looked, first + g.drop_lone_columns(), late, g.instruction() if g.members else None
 
 
