@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from typing import TYPE_CHECKING, Any
@@ -118,13 +118,20 @@ def load(program: Program) -> Handle:
     """Pack, verify and prepare a program. ProgramError says which instruction was refused and why."""
     instrs, args, views, dims, attrs = array("i"), array("i"), array("q"), array("q"), array("q")
     layouts: dict[Any, int] = {}
+    row_lines: dict[int, list[int]] = {}        # by id of the lines: groups of one form have the same (rows_group.py)
     places = program.places
     n_views = 0
     instr_rows: list[int] = []
     arg_rows: list[int] = []
     view_rows: list[int] = []
     for op, outs, ins, options, _ in program.instrs:
-        integers = _group_lines(options, outs, ins) if op == "fused" else _row_lines(options) if op == "rows" else options
+        integers: Sequence[int] = options
+        if op == "fused":
+            integers = _group_lines(options, outs, ins)
+        elif op == "rows":
+            if id(options) not in row_lines:
+                row_lines[id(options)] = _row_lines(options)
+            integers = row_lines[id(options)]
         first = len(arg_rows)
         for operands in (outs, ins):
             for v in operands:
