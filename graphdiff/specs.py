@@ -149,6 +149,10 @@ def _broadcast_pair(a: Shape, b: Shape, shapes: tuple[Shape, ...]) -> Shape:
     extra = len(a) - len(b)
     if extra > 0 and a[extra:] == b:   # a bias
         return a
+    if not extra:                      # nearly all others, as a row by its mean
+        same = [n if m == 1 else m if n == 1 or m == n else None for m, n in zip(a, b, strict=True)]
+        if None not in same:
+            return tuple(same)      # type: ignore[arg-type]
     out = list(a[:extra] if extra > 0 else b[:-extra] if extra < 0 else ())
     for i, (m, n) in enumerate(zip(a[max(extra, 0):], b[max(-extra, 0):], strict=True), len(out)):
         size = n if m == 1 else m if n == 1 or m == n else n if stretches(m) and not stretches(n) else m if stretches(n) else unify(m, n)

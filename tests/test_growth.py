@@ -8,6 +8,7 @@ import pytest
 from counting import checked
 
 import graphdiff as gd
+from graphdiff.graph.walk import toposort
 
 
 def lines_run(function):
@@ -101,3 +102,29 @@ def test_printing_a_trace_writes_the_rows_that_it_shows():
     assert "rows more" in text
     assert many < 4.8 * few and many < 20 * len(large.rows)       # of the others only who gives to whom is looked at
     checked(2)
+
+
+def test_nodes_of_a_composed_function_have_the_line_of_its_call():
+    x = gd.input("x", (4, 6))
+    ys = [gd.layer_norm(x, gd.input("w", (6,))), gd.gelu(x), gd.grad(gd.sum(gd.rms_norm(x)), x)]
+    made = [n for n in toposort(ys) if n.op.name != "input"]
+    line = ys[0].site.line
+    assert {(n.site.file, n.site.line) for n in made} == {(__file__, line)}
+    assert {n.site.call for n in made if "layer_norm()" in n.scope} == {"layer_norm"}
+    checked(2)
+
+
+def test_nodes_of_a_users_function_that_a_composed_one_calls_have_lines_of_their_own():
+    v, ends = gd.input("v", (4, 6)), gd.input("ends", (5,), "int64")
+
+    def edge(a):
+        return gd.relu(a) * 2.0
+
+    def node(b):
+        return gd.tanh(b)
+
+    nodes, edges, _ = gd.nn.functional.graph_layer(v, ends, ends, edge, node)
+    lines = {n.op.name: n.site.line for n in toposort([nodes, edges])}
+    assert lines["relu"] == edge.__code__.co_firstlineno + 1 and lines["tanh"] == node.__code__.co_firstlineno + 1
+    assert lines["concatenate"] == node.__code__.co_firstlineno + 3
+    checked(3)

@@ -74,11 +74,11 @@ class Origin(NamedTuple):
 origin_of: Callable[[tuple[Any, Any, str]], Origin] = partial(tuple.__new__, Origin)
 
 
-def capture() -> Any:
+def capture(name: str = "") -> Any:
     """(code, instruction) of the innermost frame outside this package, and the function called there: cheap now, a Site when
-    somebody asks."""
+    somebody asks. name: that of the function which asks, where it may be the one."""
     frame: FrameType | None = sys._getframe(2)
-    call: str | bool = ""
+    call: str | bool = name
     while frame is not None:
         code = frame.f_code
         inside = _inside.get(id(code))

@@ -175,7 +175,7 @@ def _scale(y: Node, gamma: Any, beta: Any, shape: tuple[Any, ...], into: tuple[A
         if s is None:
             continue
         s = argument(s, name, y.dtype)
-        if s.shape != () and (s.ndim != len(shape) or any(unify(a, b) is None for a, b in zip(s.shape, shape, strict=True))):
+        if s.shape not in ((), shape) and (s.ndim != len(shape) or any(unify(a, b) is None for a, b in zip(s.shape, shape, strict=True))):
             raise ShapeError(f"{name} has shape {format_shape(s.shape)}, {format_shape(shape)} is needed")
         s = s if s.shape == () else reshape_to(s, into)
         y = multiply(y, s) if name == "gamma" else add(y, s)
@@ -184,7 +184,7 @@ def _scale(y: Node, gamma: Any, beta: Any, shape: tuple[Any, ...], into: tuple[A
 
 def _along(x: Node, axes: tuple[int, ...]) -> tuple[Any, ...]:
     """x's shape with 1 outside the axes."""
-    return tuple(n if i in axes else 1 for i, n in enumerate(x.shape))
+    return tuple([n if i in axes else 1 for i, n in enumerate(x.shape)])
 
 
 @composed
