@@ -190,7 +190,7 @@ class Finder:
         before: list[Any] = []
         late: list[Any] = []
         strangers: list[tuple[int, Any]] = []    # each with how many of the late ones are before it
-        after, shared = g.late, self.shared
+        after, shared, domain = g.late, self.shared, g.domain
         looked, end = 0, STALE
         for instr in islice(work, SPAN):
             if looked == end:
@@ -201,7 +201,8 @@ class Finder:
                     break
             else:
                 if not shared or not g.writes_late(instr):       # where each buffer has one writer, nothing writes what others do
-                    if g.join(instr, looked == 1 or self.wanted.get(id(instr)) == g.domain):
+                    leads = self.wanted.get(id(instr))
+                    if g.join(instr, looked == 1 or leads is domain or leads == domain):
                         if g.strangers and g.strangers[-1] is g.members[-1]:
                             strangers.append((len(late), instr))
                         else:

@@ -176,7 +176,8 @@ class Rows:
                 near = near or name not in self.apart
         if not known and not wanted:
             return False
-        self.inputs.update(new)
+        if new:
+            self.inputs.update(new)
         self.whole.add(out.buffer)
         m = self._add("whole", instr, names)
         if not near:
@@ -208,7 +209,8 @@ class Rows:
             names.append(name)
             if name not in self.inputs:
                 new[name] = View(v.buffer, v.offset, d.kept_shape, d.kept_strides if v.contiguous else (0,) * len(d.kept_shape), v.dtype)
-        self.inputs.update(new)
+        if new:
+            self.inputs.update(new)
         small.add(out.buffer)
         self._add("small", instr, names)
         return True
@@ -251,7 +253,8 @@ class Rows:
             return False
         if name is None or not (wanted or column or name >= 0 or name in self.inputs) or (column and name in self.even):
             return False
-        self.inputs.update(new)
+        if new:
+            self.inputs.update(new)
         self.apart.discard(name)
         if column:
             self.late.add(out.buffer)            # what uses it runs after the group
