@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Container, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..dtypes import FLOAT16
 from .rows_group import Names, Rows
@@ -27,7 +27,24 @@ from .view import count
 # A group ends when nothing has joined it for so long; what leads to a sum is looked for as far back. In all it looks at no more than SPAN
 # instructions: what stays behind is looked at again for the next group, and a program of a thousand blocks would be for every one.
 STALE, SPAN = 64, 320
-FEWEST = 4               # members: fewer are no group that was too large
+FEWEST, MOST = 4, LINES // 2     # members: fewer are no group that was too large, and no more are looked for
+
+
+class _Looked(NamedTuple):
+    """What became of the instructions at the front of the work, of which some joined a group."""
+
+    looked: int                              # how many they are
+    before: list[Any]                        # those that may run before it,
+    late: list[Any]                          # and after it
+    strangers: list[tuple[int, Any]]         # those that joined as such, each with how many of the late ones are before it
+    marks: list[tuple[int, int, int, int, int]]      # when a member joined: looked at, and lengths of these three, and inputs of the group
+
+    def until(self, members: int) -> _Looked:
+        """As it was when so many had joined."""
+        if members >= len(self.marks):
+            return self
+        looked, before, late, strangers, _ = self.marks[members - 1]
+        return _Looked(looked, self.before[:before], self.late[:late], self.strangers[:strangers], self.marks[:members])
 
 
 class Finder:
@@ -175,21 +192,27 @@ class Finder:
         return result, made
 
     def _largest(self, work: deque[Any], domain: Domain) -> tuple[int, list[Any], list[Any], Any]:
-        """As _stream, of as many members as the core's limits leave room for; a quarter of those that were too many, and again: what leads to one
-        sum and back is some 20, and of rows that many arrays take part in fewer are in the caches."""
-        most = LINES // 2
+        """Instructions at the front of the work as a group: how many were looked at, those before it, those after it, it. Of as many members as
+        the core's limits leave room for; a quarter of those that were too many, and again: what leads to one sum and back is some 20, and of
+        rows that many arrays take part in fewer are in the caches."""
+        g = Rows(domain, self)
+        all_looked = seen = self._look(work, g)
+        members, strangers, inputs = g.members.copy(), g.strangers.copy(), g.inputs.copy()
         while True:
-            g = Rows(domain, self)
-            looked, before, late, found = self._stream(work, g, most)
-            if found is not None or not g.beyond or len(g.members) <= FEWEST:
-                return looked, before, late, found
+            before, late, found = self._ended(g, seen)
             most = len(g.members) // 4
+            if found is not None or not g.beyond or len(g.members) <= FEWEST:
+                return seen.looked, before, late, found
+            seen = all_looked.until(most)        # what joined is the same as far as that
+            _, _, _, n_strangers, n_inputs = all_looked.marks[min(most, len(members)) - 1]
+            g = Rows.begun(domain, self, members[:most], strangers[:n_strangers], dict(islice(inputs.items(), n_inputs)), seen.late)
 
-    def _stream(self, work: deque[Any], g: Rows, most: int) -> tuple[int, list[Any], list[Any], Any]:
-        """Instructions at the front of the work as a group: how many were looked at, those before it, those after it, it."""
+    def _look(self, work: deque[Any], g: Rows) -> _Looked:
+        """What joins the group of the instructions at the front of the work, and what does not."""
         before: list[Any] = []
         late: list[Any] = []
-        strangers: list[tuple[int, Any]] = []    # each with how many of the late ones are before it
+        strangers: list[tuple[int, Any]] = []
+        marks: list[tuple[int, int, int, int, int]] = []
         after, shared, domain = g.late, self.shared, g.domain
         looked, end = 0, STALE
         for instr in islice(work, SPAN):
@@ -207,7 +230,8 @@ class Finder:
                             strangers.append((len(late), instr))
                         else:
                             end = looked + STALE
-                        if len(g.members) >= most:
+                        marks.append((looked, len(before), len(late), len(strangers), len(g.inputs)))
+                        if len(marks) >= MOST:
                             break
                         continue
                     if not g.feeds(instr):
@@ -218,12 +242,17 @@ class Finder:
                 after.add(v.buffer)
             if shared:
                 g.touch(instr)
-        gone = g.drop_strangers() if strangers else ()
-        for k, instr in reversed(strangers):
+        return _Looked(looked, before, late, strangers, marks)
+
+    def _ended(self, g: Rows, seen: _Looked) -> tuple[list[Any], list[Any], Any]:
+        """(what runs before the group, what runs after it, the group or None)."""
+        before, late = seen.before, seen.late.copy()
+        gone = g.drop_strangers() if seen.strangers else ()
+        for k, instr in reversed(seen.strangers):
             if instr[1][0].buffer in gone:
                 late.insert(k, instr)
         first = [instr for i, instr in enumerate(before) if instr[0] != "sum" or not g.take_early(instr, before[i + 1:])]
-        return looked, first + g.drop_lone_columns(), late, g.instruction() if g.members else None
+        return first + g.drop_lone_columns(), late, g.instruction() if g.members else None
 
 
 def rows(instrs: Sequence[Any], commit: int, buffers: Sequence[int], fixed: Mapping[int, int], elementwise: Container[str],

@@ -101,6 +101,25 @@ class Rows:
         self.apart: set[int] = set()             # what they make and read, and no other member
         self.beyond = False                      # is it beyond the core's limits?
 
+    @classmethod
+    def begun(cls, domain: Domain, finder: Finder, members: Sequence[_Member], strangers: Sequence[_Member], inputs: dict[int, View],
+              late: Sequence[Any]) -> Rows:
+        """The group as it was when the last of some members had joined, of one that more have joined since. late: what runs after it."""
+        g = cls(domain, finder)
+        g.members, g.strangers, g.inputs = list(members), list(strangers), inputs
+        odd = {id(m) for m in strangers}
+        for m in members:
+            (g.whole if m.kind == "whole" else g.late if m.kind == "column" else g.small).add(m.made)
+            if id(m) in odd:
+                g.apart.update([k for k in (m.made, *m.operands) if k not in g.even])
+            elif m.kind != "small":
+                g.apart.difference_update(m.operands)
+        g.late.update([v.buffer for instr in late for v in instr[1]])
+        if finder.shared:
+            for instr in (*[m.instr for m in members], *late):
+                g.touch(instr)
+        return g
+
     # -- what may join -----------------------------------------------------------------------------------------------
 
     def follows(self, instr: Any) -> bool:
