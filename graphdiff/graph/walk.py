@@ -14,8 +14,8 @@ _SERIAL = attrgetter("serial")
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """The garbage collector stays away: a graph or a program that is being made is many objects and no cycles, and it would only walk them
-    again and again."""
+    """The garbage collector stays away: a graph, a program or a table that is being made is many objects and no cycles, and it would only
+    walk them again and again. A decorator, too."""
     collecting = gc.isenabled()
     gc.disable()
     try:

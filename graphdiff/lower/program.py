@@ -6,6 +6,7 @@ from typing import Any
 
 from ..dtypes import NAME
 from ..graph.node import Node
+from ..graph.walk import uncollected
 from .view import View
 
 ARENA, CONSTANTS, FIRST = 0, 1, 2       # enum gd_base
@@ -59,6 +60,7 @@ class Program:
         layout = "" if view.contiguous else ":" + ",".join(str(s) for s in view.strides)
         return f"{text}:{NAME[view.dtype]}{list(view.shape)}{layout}" if view.shape else f"{text}:{NAME[view.dtype]}"
 
+    @uncollected()
     def __str__(self) -> str:
         lines = [f"program  {len(self.instrs)} instructions, arena {self.arena_nbytes} bytes, "
                  f"constants {len(self.constants)} bytes"]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import show_name
+from ..graph.walk import uncollected
 from .table import HEADS, adjoint_line, cells, check_layout, contribution_line, input_line, last_line, primal_line, tangent_line
 
 ROWS = 5000        # rows of a table in a page: a browser lays out so many at once
@@ -90,6 +91,7 @@ def plain_table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     return "\n".join([*out, "</tbody></table>"])
 
 
+@uncollected()
 def table(trace: Any, layout: str = "sides") -> str:
     """A fragment: style and table, no script."""
     check_layout(layout)

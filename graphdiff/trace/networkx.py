@@ -8,9 +8,10 @@ from ..dtypes import NAME
 from ..errors import NodeTypeError
 from ..graph.build import node_list
 from ..graph.node import Node
-from ..graph.walk import toposort
+from ..graph.walk import toposort, uncollected
 
 
+@uncollected()
 def to_networkx(y: Any, *, at: Any = None) -> Any:
     """A DiGraph whose nodes are the graphdiff nodes themselves, with attributes op, shape, dtype, name, value, site, scope.
 

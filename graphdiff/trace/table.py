@@ -12,6 +12,7 @@ import numpy as np
 
 from ..dtypes import NAME
 from ..errors import NodeTypeError, columns, padded, show_name
+from ..graph.walk import uncollected
 from ..specs import format_shape
 from .formula import Name
 
@@ -209,6 +210,7 @@ def _pieces(cell: str) -> list[str]:
     return [*pieces, cell]
 
 
+@uncollected()
 def to_text(trace: Trace, max_rows: int | None = SHOWN_ROWS, layout: str = "sides") -> str:
     """The table in columns."""
     heads, lines = cells(trace, layout, max_rows)
@@ -223,13 +225,14 @@ def to_text(trace: Trace, max_rows: int | None = SHOWN_ROWS, layout: str = "side
     return "\n".join(text)
 
 
-_MARKDOWN = {c: "\\" + c for c in "\\`*_{}[]()#+-!|~$"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
+_MARKDOWN = str.maketrans({c: "\\" + c for c in "\\`*_{}[]()#+-!|~$"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"})
 
 
 def _md(text: str) -> str:
-    return "".join(_MARKDOWN.get(c, c) for c in text)
+    return text.translate(_MARKDOWN)
 
 
+@uncollected()
 def to_markdown(trace: Trace, layout: str = "sides") -> str:
     """The table for Markdown, one line a line of the printed table."""
     heads, body = cells(trace, layout)
@@ -257,6 +260,7 @@ def _tex_value(array: Any) -> str:
     return rf"\text{{{tex(text)}}}" if any(c.isalpha() for c in text) else text.replace(", ", r",\ ")
 
 
+@uncollected()
 def to_latex(trace: Trace, layout: str = "sides") -> str:
     r"""The table for LaTeX: a tabular, formulas in math mode (\text wants amsmath)."""
     check_layout(layout)
@@ -322,6 +326,7 @@ def _cell(text: str) -> str:
     return "'" + text if text[:1] in ("=", "+", "-", "@") else text
 
 
+@uncollected()
 def to_csv(trace: Trace, layout: str = "sides") -> str:
     """sides: one line a step of any pass: pass, index, name, formula, from, value, sum, shape, dtype, site. rows: one line a node and
     one more for each further contribution, small arrays in full."""

@@ -15,12 +15,12 @@ from .table import short, tex
 class Written:
     """What the formulas of one trace are made of: names of nodes, their values, their adjoints and tangents, by id(node)."""
 
-    __slots__ = ("arrays", "final", "labels", "rules", "tangents", "theirs")
+    __slots__ = ("arrays", "final", "labels", "last", "tangents", "theirs")
 
     def __init__(self, labels: Mapping[int, Name], final: Mapping[int, Any], arrays: Mapping[int, Any], theirs: Mapping[int, Node],
                  tangents: Mapping[int, Any] | None) -> None:
         self.labels, self.final, self.arrays, self.theirs, self.tangents = labels, final, arrays, theirs, tangents or {}
-        self.rules: dict[int, tuple[Node, list[Term | None]]] = {}      # of consumers: a rule serves all operands, in text and in LaTeX
+        self.last: tuple[Node, tuple[Node, list[Term | None]]] | None = None      # a consumer and its rule, which serves all operands
 
     def name_of(self, node: Node) -> Name | None:
         return self.labels.get(id(node))
@@ -31,10 +31,10 @@ class Written:
         return None if label is None else numeral(self.arrays[id(node)]) or label
 
     def rule(self, consumer: Node) -> tuple[Node, list[Term | None]]:
-        known = self.rules.get(id(consumer))
-        if known is None:
-            known = self.rules[id(consumer)] = local_rule(consumer, [id(x) in self.final for x in consumer.inputs])
-        return known
+        last = self.last                         # the object once: another thread may replace it
+        if last is None or last[0] is not consumer:
+            last = self.last = consumer, local_rule(consumer, [id(x) in self.final for x in consumer.inputs])
+        return last[1]
 
     # -- values ----------------------------------------------------------------------------------------------------
 
