@@ -28,6 +28,7 @@ FLOAT64: DType = np.dtype(np.float64)
 
 DTYPES: tuple[DType, ...] = (BOOL, UINT8, INT32, INT64, FLOAT16, FLOAT32, FLOAT64)   # the order of enum gd_dtype
 CODE: dict[DType, int] = {dtype: i for i, dtype in enumerate(DTYPES)}
+NAME: dict[DType, str] = {dtype: dtype.name for dtype in DTYPES}     # NumPy makes the text anew, at the cost of a node
 
 # What as_dtype answers at once: the seven by object, by NumPy type and by name, Python's types, and the integers that
 # become int64. A dtype of another byte order, or an alias such as "f4", takes the slow way round and ends here too.

@@ -34,14 +34,15 @@ def as_shape(x: object) -> Shape:
     >>> as_shape(3), as_shape("batch"), as_shape(("batch", 784)), as_shape([np.int64(2), 0])
     ((3,), (batch,), (batch, 784), (2, 0))
     """
-    if isinstance(x, np.ndarray):           # its elements are judged as NumPy scalars: floats and bools are refused
-        if x.ndim > 1:
-            raise NodeTypeError(f"an array with {x.ndim} axes is not a shape")
-        x = x if x.ndim else x[()]
-    if not isinstance(x, np.ndarray) and (isinstance(x, (str, int, float, np.generic)) or hasattr(type(x), "__index__")):
-        return (_as_size(x),)
-    if not isinstance(x, (tuple, list, range, np.ndarray)):
-        raise NodeTypeError(f"a shape is a size or a tuple of sizes, not {show_name(type(x).__name__)}")
+    if not isinstance(x, (tuple, list, range)):
+        if isinstance(x, np.ndarray):           # its elements are judged as NumPy scalars: floats and bools are refused
+            if x.ndim > 1:
+                raise NodeTypeError(f"an array with {x.ndim} axes is not a shape")
+            x = x if x.ndim else x[()]
+        if not isinstance(x, np.ndarray):
+            if isinstance(x, (str, int, float, np.generic)) or hasattr(type(x), "__index__"):
+                return (_as_size(x),)
+            raise NodeTypeError(f"a shape is a size or a tuple of sizes, not {show_name(type(x).__name__)}")
     if len(x) > MAX_NDIM:
         raise ShapeError(f"a shape has at most {MAX_NDIM} axes, not {len(x)}")
     return tuple([_as_size(size) for size in x])
@@ -83,7 +84,7 @@ def check_shape(shape: Shape, dtype: np.dtype[Any]) -> Shape:
         raise ShapeError(f"a shape has at most {MAX_NDIM} axes, not {len(shape)}")
     nbytes = dtype.itemsize
     for axis, size in enumerate(shape):
-        if bounds(size)[1] < 0:
+        if (size if isinstance(size, int) else size.hi) < 0:
             raise ShapeError(f"a size cannot be negative: {shown(size)} (axis {axis}) in {format_shape(shape)}")
         if isinstance(size, int) and size:
             nbytes *= size
@@ -149,6 +150,10 @@ def _broadcast_pair(a: Shape, b: Shape, shapes: tuple[Shape, ...]) -> Shape:
     extra = len(a) - len(b)
     if extra > 0 and a[extra:] == b:   # a bias
         return a
+    if not extra:                      # nearly all others, as a row by its mean
+        same = [n if m == 1 else m if n == 1 or m == n else None for m, n in zip(a, b, strict=True)]
+        if None not in same:
+            return tuple(same)      # type: ignore[arg-type]
     out = list(a[:extra] if extra > 0 else b[:-extra] if extra < 0 else ())
     for i, (m, n) in enumerate(zip(a[max(extra, 0):], b[max(-extra, 0):], strict=True), len(out)):
         size = n if m == 1 else m if n == 1 or m == n else n if stretches(m) and not stretches(n) else m if stretches(n) else unify(m, n)

@@ -16,7 +16,7 @@ from graphdiff.errors import DTypeError, FormatError, GraphdiffError, NodeTypeEr
 
 HERE = os.path.basename(__file__)
 X, V, S = gd.input("x", (2, 3)), gd.input("v", (3,)), gd.input("s")
-I, N, B = gd.input("i", (2,), "int64"), gd.input("n", ("n", 3)), gd.input("b", (2, 3), "bool")
+IDX, N, B = gd.input("i", (2,), "int64"), gd.input("n", ("n", 3)), gd.input("b", (2, 3), "bool")
 W = gd.variable(np.ones(3), "w")
 
 
@@ -28,7 +28,7 @@ WRONG = [None, "abc", "", "/no/such/place", "ij,jk->ik", "same", "edge", "mean",
          2**70, -2**70, True, 1j, np.int64(3), np.float32, int, lambda *a: a, Ellipsis, slice(1, 2), range(3), {1}, {}, {"a": 1}, {X: np.ones((2, 3))},
          [], [1, 2], [-1, -1], (0, 1), (0, 0), (2**40, 2**40), [[1, 2], [3]], [[[1.0]], 2], ["a"], np.ones((2, 2)), np.ones(5), np.ones(0),
          np.array([None, Thing()], object), np.array(["a", "b"]), np.array([7, -9]), np.array([np.nan, 1]), np.datetime64("2020-01-01"),
-         np.ma.masked_array([1, 2], [0, 1]), X, V, S, I, N, B, W, N.shape[0], gd.random.key(1), gd.input("image", (1, 2, 6, 6)),
+         np.ma.masked_array([1, 2], [0, 1]), X, V, S, IDX, N, B, W, N.shape[0], gd.random.key(1), gd.input("image", (1, 2, 6, 6)),
          gd.input("kernel", (3, 2, 3, 3)), gd.input("a", ("a", "b")), gd.input("u", (3,), "uint8"), gd.input("e", (0, 3)), [X, X], [X, V], [[X], [V]], {X}]
 SKIPPED = ("Node", "Dim", "Function", "scope")          # types that no user makes, and a context
 MODULES = {"gd": gd, "gd.nn": gd.nn, "gd.losses": gd.losses, "gd.optim": gd.optim, "gd.data": gd.data, "gd.random": gd.random,
@@ -85,7 +85,7 @@ def test_wrong_arguments_of_a_nodes_methods(name):
     draw = random.Random(name)
     parameters = list(inspect.signature(getattr(gd.Node, name)).parameters.values())[1:]
     for _ in range(100):
-        node = draw.choice([X, V, S, I, N, B])
+        node = draw.choice([X, V, S, IDX, N, B])
         args, options = [], {}
         for p in parameters:
             if p.kind == p.VAR_POSITIONAL:
@@ -149,8 +149,8 @@ def test_errors_name_the_function_the_argument_and_the_line(call, kind, message)
 
 
 def test_rounding_to_more_digits_than_there_are():
-    y = [gd.round(I, -2**70), gd.round(I, -19), gd.round(I, -18), gd.round(I, 2**70)]
+    y = [gd.round(IDX, -2**70), gd.round(IDX, -19), gd.round(IDX, -18), gd.round(IDX, 2**70)]
     wants = [0, 0], [0, 0], [10**18, -9 * 10**18], [5 * 10**17 + 1, -(2**63)]
-    for got, want in zip(gd.function([I], y)([5 * 10**17 + 1, -(2**63)]), wants, strict=True):
+    for got, want in zip(gd.function([IDX], y)([5 * 10**17 + 1, -(2**63)]), wants, strict=True):
         np.testing.assert_array_equal(got, want)
         checked()

@@ -210,17 +210,21 @@ CALL = "()"                 # in a scope's name: a call of a composed function, 
 _calls = itertools.count(1)
 
 
-def composed(function: Callable[P, R]) -> Callable[P, R]:
+def composed(function: Callable[P, R], *, calls_back: bool = False) -> Callable[P, R]:
     """Decorator of public functions that are written in terms of others: what one call builds is a scope of its own, such as
-    `gelu()7`. Calls are numbered, so that two of them in one place stay two boxes of a picture."""
+    `gelu()7`. Calls are numbered, so that two of them in one place stay two boxes of a picture. calls_back: it calls functions of the
+    user's, whose nodes have lines of their own; else the line is that of the call, looked for once."""
     inner = public(function)
-    name = function.__name__ + CALL
+    own = function.__name__
+    name = own + CALL
 
     @wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         context = CONTEXT
         before = context.now
         site, origin, scope = before
+        if site is None and not calls_back:
+            site = capture(own)
         context.now = (site, origin, f"{scope}/{name}{next(_calls)}" if scope else f"{name}{next(_calls)}")
         try:
             return inner(*args, **kwargs)

@@ -10,6 +10,7 @@ import itertools
 import linecache
 import os
 import sys
+from bisect import bisect_right
 from collections.abc import Callable
 from functools import partial
 from types import CodeType, FrameType, MappingProxyType
@@ -29,6 +30,9 @@ _NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
 # object hashes all of its constants every time: that of a long script costs several times what a node does.)
 _inside: dict[int, str | bool] = {}
 _met: list[CodeType] = []        # an id is a key only while its object lives
+# The table of lines of each piece of code that a Site was asked of, by id: where each begins, and its number. It is walked once, since a node
+# may stand in each of the hundred thousand lines of one script.
+_lines: dict[int, tuple[CodeType, list[int], list[int]]] = {}
 _SHELLS = frozenset(("wrapper", "method", "operator", "rule", "forward", "make"))     # what decorators and tables put around functions
 _OP = " "       # the name of functions made from an op's record: theirs is the op's, and that of no helper they call
 
@@ -70,11 +74,11 @@ class Origin(NamedTuple):
 origin_of: Callable[[tuple[Any, Any, str]], Origin] = partial(tuple.__new__, Origin)
 
 
-def capture() -> Any:
+def capture(name: str = "") -> Any:
     """(code, instruction) of the innermost frame outside this package, and the function called there: cheap now, a Site when
-    somebody asks."""
+    somebody asks. name: that of the function which asks, where it may be the one."""
     frame: FrameType | None = sys._getframe(2)
-    call: str | bool = ""
+    call: str | bool = name
     while frame is not None:
         code = frame.f_code
         inside = _inside.get(id(code))
@@ -123,11 +127,12 @@ def resolve(raw: Any) -> Site | None:
     if raw is None or type(raw) is Site:
         return raw
     code, lasti, call = raw
-    line = code.co_firstlineno
-    for start, stop, number in code.co_lines():
-        if start <= lasti < stop and number is not None:
-            line = number
-            break
+    known = _lines.get(id(code))
+    if known is None:
+        table = list(code.co_lines())
+        known = _lines[id(code)] = code, [start for start, _, _ in table], [number or code.co_firstlineno for _, _, number in table]
+    _, starts, numbers = known
+    line = numbers[bisect_right(starts, lasti) - 1]
     return Site(code.co_filename, line, code.co_name, "" if call == _OP else call)
 
 

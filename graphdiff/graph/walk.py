@@ -4,18 +4,21 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from operator import attrgetter
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from .node import Node
 
 _SERIAL = attrgetter("serial")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """The garbage collector stays away: a graph or a program that is being made is many objects and no cycles, and it would only walk them
-    again and again."""
+    """The garbage collector stays away: a graph, a program or a table that is being made is many objects and no cycles, and it would only
+    walk them again and again."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -23,6 +26,15 @@ def uncollected() -> Iterator[None]:
     finally:
         if collecting:
             gc.enable()
+
+
+def uncollecting(function: Callable[P, R]) -> Callable[P, R]:
+    """The same as a decorator. (contextlib's own would stand between a function and the user's line.)"""
+    @wraps(function)
+    def wrapper(*args: P.args, **options: P.kwargs) -> R:
+        with uncollected():
+            return function(*args, **options)
+    return wrapper
 
 
 def toposort(outputs: Sequence[Node], stop: Any = ()) -> list[Node]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..dtypes import NAME
 from ..graph.node import Node
+from ..graph.walk import uncollecting
 from .view import View
 
 ARENA, CONSTANTS, FIRST = 0, 1, 2       # enum gd_base
@@ -54,12 +56,11 @@ class Program:
     def operand(self, view: View) -> str:
         base, offset = self.where(view)
         name = "a" if base == ARENA else "c" if base == CONSTANTS else self.base_name(base)
-        size = view.dtype.itemsize
         text = f"{name}[{offset}]" if base <= CONSTANTS or offset else name
         layout = "" if view.contiguous else ":" + ",".join(str(s) for s in view.strides)
-        del size
-        return f"{text}:{view.dtype.name}{list(view.shape)}{layout}" if view.shape else f"{text}:{view.dtype.name}"
+        return f"{text}:{NAME[view.dtype]}{list(view.shape)}{layout}" if view.shape else f"{text}:{NAME[view.dtype]}"
 
+    @uncollecting
     def __str__(self) -> str:
         lines = [f"program  {len(self.instrs)} instructions, arena {self.arena_nbytes} bytes, "
                  f"constants {len(self.constants)} bytes"]
@@ -88,7 +89,7 @@ class Program:
             if op in SECTIONS:
                 rows.append(f"      {op}")
                 continue
-            result = f"{dtype.name} " if op == "cast" else ""
+            result = f"{NAME[dtype]} " if op == "cast" else ""
             axes = f" {[len(ins[0].shape) - len(outs[to].shape)]}" if op == "sum" and group == "fused" else ""
             rows.append(f"        {name(to):<3} = {op} {result}{', '.join(map(name, operands))}{axes}{_site(node)}")
         return rows

@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Container, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..dtypes import FLOAT16
-from .rows_group import Rows
+from .rows_group import Names, Rows
 from .rows_lines import LINES, Form, Lines
 from .sums import WIDEST_ALONE, Domain, column_domain, is_middling, row_domain, saves_products
 from .view import count
@@ -27,7 +27,24 @@ from .view import count
 # A group ends when nothing has joined it for so long; what leads to a sum is looked for as far back. In all it looks at no more than SPAN
 # instructions: what stays behind is looked at again for the next group, and a program of a thousand blocks would be for every one.
 STALE, SPAN = 64, 320
-FEWEST = 4               # members: fewer are no group that was too large
+FEWEST, MOST = 4, LINES // 2     # members: fewer are no group that was too large, and no more are looked for
+
+
+class _Looked(NamedTuple):
+    """What became of the instructions at the front of the work, of which some joined a group."""
+
+    looked: int                              # how many they are
+    before: list[Any]                        # those that may run before it,
+    late: list[Any]                          # and after it
+    strangers: list[tuple[int, Any]]         # those that joined as such, each with how many of the late ones are before it
+    marks: list[tuple[int, int, int, int, int]]      # when a member joined: looked at, and lengths of these three, and inputs of the group
+
+    def until(self, members: int) -> _Looked:
+        """As it was when so many had joined."""
+        if members >= len(self.marks):
+            return self
+        looked, before, late, strangers, _ = self.marks[members - 1]
+        return _Looked(looked, self.before[:before], self.late[:late], self.strangers[:strangers], self.marks[:members])
 
 
 class Finder:
@@ -40,6 +57,9 @@ class Finder:
         self.wanted: dict[int, Domain] = {}     # id of an instruction that a sum of rows needs, or of the sum
         self.lone: dict[int, tuple[Domain, list[Any]]] = {}       # id of a sum alone: what it sums up is made by these
         self.forms: dict[Form, Lines | None] = {}                 # the lines of groups; None: more than the core takes
+        self.names = Names()
+        # Of sums and of views of values of rows, by id: what they are to groups of a domain, which look at each again and again (Rows).
+        self.known: dict[Domain, tuple[dict[int, Any], dict[int, bool]]] = {}
         self.sizes: dict[int, int] = {}          # buffer -> `size` of what makes it; 0 where several do
         self._seeds()
 
@@ -172,22 +192,28 @@ class Finder:
         return result, made
 
     def _largest(self, work: deque[Any], domain: Domain) -> tuple[int, list[Any], list[Any], Any]:
-        """As _stream, of as many members as the core's limits leave room for; a quarter of those that were too many, and again: what leads to one
-        sum and back is some 20, and of rows that many arrays take part in fewer are in the caches."""
-        most = LINES // 2
+        """Instructions at the front of the work as a group: how many were looked at, those before it, those after it, it. Of as many members as
+        the core's limits leave room for; a quarter of those that were too many, and again: what leads to one sum and back is some 20, and of
+        rows that many arrays take part in fewer are in the caches."""
+        g = Rows(domain, self)
+        all_looked = seen = self._look(work, g)
+        members, strangers, inputs = g.members.copy(), g.strangers.copy(), g.inputs.copy()
         while True:
-            g = Rows(domain, self)
-            looked, before, late, found = self._stream(work, g, most)
-            if found is not None or not g.beyond or len(g.members) <= FEWEST:
-                return looked, before, late, found
+            before, late, found = self._ended(g, seen)
             most = len(g.members) // 4
+            if found is not None or not g.beyond or len(g.members) <= FEWEST:
+                return seen.looked, before, late, found
+            seen = all_looked.until(most)        # what joined is the same as far as that
+            _, _, _, n_strangers, n_inputs = all_looked.marks[min(most, len(members)) - 1]
+            g = Rows.begun(domain, self, members[:most], strangers[:n_strangers], dict(islice(inputs.items(), n_inputs)), seen.late)
 
-    def _stream(self, work: deque[Any], g: Rows, most: int) -> tuple[int, list[Any], list[Any], Any]:
-        """Instructions at the front of the work as a group: how many were looked at, those before it, those after it, it."""
+    def _look(self, work: deque[Any], g: Rows) -> _Looked:
+        """What joins the group of the instructions at the front of the work, and what does not."""
         before: list[Any] = []
         late: list[Any] = []
-        strangers: list[tuple[int, Any]] = []    # each with how many of the late ones are before it
-        after = g.late
+        strangers: list[tuple[int, Any]] = []
+        marks: list[tuple[int, int, int, int, int]] = []
+        after, shared, domain = g.late, self.shared, g.domain
         looked, end = 0, STALE
         for instr in islice(work, SPAN):
             if looked == end:
@@ -197,13 +223,15 @@ class Finder:
                 if v.buffer in after:            # of most: hence no calls for these
                     break
             else:
-                if not g.writes_late(instr):
-                    if g.join(instr, looked == 1 or self.wanted.get(id(instr)) == g.domain):
+                if not shared or not g.writes_late(instr):       # where each buffer has one writer, nothing writes what others do
+                    leads = self.wanted.get(id(instr))
+                    if g.join(instr, looked == 1 or leads is domain or leads == domain):
                         if g.strangers and g.strangers[-1] is g.members[-1]:
                             strangers.append((len(late), instr))
                         else:
                             end = looked + STALE
-                        if len(g.members) >= most:
+                        marks.append((looked, len(before), len(late), len(strangers), len(g.inputs)))
+                        if len(marks) >= MOST:
                             break
                         continue
                     if not g.feeds(instr):
@@ -212,14 +240,19 @@ class Finder:
             late.append(instr)
             for v in instr[1]:
                 after.add(v.buffer)
-            if self.shared:
+            if shared:
                 g.touch(instr)
-        gone = g.drop_strangers() if strangers else ()
-        for k, instr in reversed(strangers):
+        return _Looked(looked, before, late, strangers, marks)
+
+    def _ended(self, g: Rows, seen: _Looked) -> tuple[list[Any], list[Any], Any]:
+        """(what runs before the group, what runs after it, the group or None)."""
+        before, late = seen.before, seen.late.copy()
+        gone = g.drop_strangers() if seen.strangers else ()
+        for k, instr in reversed(seen.strangers):
             if instr[1][0].buffer in gone:
                 late.insert(k, instr)
-        first = [instr for i, instr in enumerate(before) if not g.take_early(instr, before[i + 1:])]
-        return looked, first + g.drop_lone_columns(), late, g.instruction() if g.members else None
+        first = [instr for i, instr in enumerate(before) if instr[0] != "sum" or not g.take_early(instr, before[i + 1:])]
+        return first + g.drop_lone_columns(), late, g.instruction() if g.members else None
 
 
 def rows(instrs: Sequence[Any], commit: int, buffers: Sequence[int], fixed: Mapping[int, int], elementwise: Container[str],

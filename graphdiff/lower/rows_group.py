@@ -1,7 +1,8 @@
 """A group of instructions over rows (rows): what joins it, and the one instruction that it becomes."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .rows_lines import Form, Writer
@@ -23,11 +24,58 @@ def _unturned(v: View, order: Sequence[int]) -> View:
     return v.transpose(back)
 
 
+def _is_spread(v: View, d: Domain) -> bool:
+    """Is it one value for each row, the same for all elements of the row?"""
+    if v.shape != d.shape or v.offset:
+        return False
+    strides = dict(zip(d.kept, d.kept_strides, strict=True))
+    return all(s == strides.get(i, 0) for i, (s, n) in enumerate(zip(v.strides, v.shape, strict=True)) if n != 1)
+
+
+class Names:
+    """Numbers below 0 of views, as operands of whole or of small members: the same for views of the same elements. All groups of a program
+    have them in common, so that they are looked up by the view, which lives as long as its instruction."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Any, int] = {}        # by layout, and whether it is an operand of small members
+        self.of: tuple[dict[int, int], dict[int, int]] = {}, {}       # by id of the view
+        self.keep: list[View] = []               # an id is a key only while its object lives
+        self.even: set[int] = set()              # numbers of those that are one value for all elements
+        self.few: set[int] = set()               # of operands of small members
+
+    def whole(self, v: View) -> int:
+        """The number of an operand of whole members."""
+        known = self.of[0].get(id(v))
+        return self._find(v, False) if known is None else known
+
+    def small(self, v: View) -> int:
+        """The number of an operand of small members."""
+        known = self.of[1].get(id(v))
+        return self._find(v, True) if known is None else known
+
+    def _find(self, v: View, small: bool) -> int:
+        key = (v.layout, small)
+        name = self.numbers.get(key)
+        if name is None:
+            name = self.numbers[key] = -1 - len(self.numbers)
+            if small:
+                self.few.add(name)
+            if is_still(v):
+                self.even.add(name)
+        self.of[small][id(v)] = name
+        self.keep.append(v)
+        return name
+
+
 class _Member(NamedTuple):
     kind: str                                    # "whole", "small", "row" (a sum), "column" (a sum)
     instr: Any
     operands: tuple[int, ...]                    # buffers of the group, or numbers below 0 of inputs
     made: int                                    # the buffer of what it makes
+
+
+# A member of a tuple of its four, in a third of the time: one is made for every instruction that a group tries.
+_member_of: Callable[[tuple[str, Any, tuple[int, ...], int]], _Member] = partial(tuple.__new__, _Member)
 
 
 class Rows:
@@ -43,15 +91,34 @@ class Rows:
         self.whole: set[int] = set()             # buffers of what members make of the whole size,
         self.small: set[int] = set()             # and of a value for each row
         self.inputs: dict[int, View] = {}        # number -> view in the order of the rows' axes; of small ones over the kept axes
-        self.numbers: dict[Any, int] = {}        # the number of what has a layout, as an operand of whole or of small members
-        self.even: set[int] = set()              # numbers of those that are one value for all elements
-        self.few: set[int] = set()               # of small ones
+        self.even = finder.names.even
+        self.few = finder.names.few
+        self.sums, self.spread = finder.known.setdefault(domain, ({}, {}))
         self.late: set[int] = set()              # buffers of what must run after the group
         self.again: set[int] = set()             # buffers that are made again elsewhere: nothing of them leaves the group
         self.touched: set[int] = set()           # buffers with several writers that the group or what is late uses
         self.strangers: list[_Member] = []       # members that shared nothing with it when they joined, or only with such members
         self.apart: set[int] = set()             # what they make and read, and no other member
         self.beyond = False                      # is it beyond the core's limits?
+
+    @classmethod
+    def begun(cls, domain: Domain, finder: Finder, members: Sequence[_Member], strangers: Sequence[_Member], inputs: dict[int, View],
+              late: Sequence[Any]) -> Rows:
+        """The group as it was when the last of some members had joined, of one that more have joined since. late: what runs after it."""
+        g = cls(domain, finder)
+        g.members, g.strangers, g.inputs = list(members), list(strangers), inputs
+        odd = {id(m) for m in strangers}
+        for m in members:
+            (g.whole if m.kind == "whole" else g.late if m.kind == "column" else g.small).add(m.made)
+            if id(m) in odd:
+                g.apart.update([k for k in (m.made, *m.operands) if k not in g.even])
+            elif m.kind != "small":
+                g.apart.difference_update(m.operands)
+        g.late.update([v.buffer for instr in late for v in instr[1]])
+        if finder.shared:
+            for instr in (*[m.instr for m in members], *late):
+                g.touch(instr)
+        return g
 
     # -- what may join -----------------------------------------------------------------------------------------------
 
@@ -86,29 +153,17 @@ class Rows:
             return self._take_whole(instr, wanted)
         return size == self.domain.rows and self._take_small(instr)
 
-    def _input(self, v: View, small: bool) -> int:
-        """The number of an operand that the group does not make: the same for views of the same elements."""
-        key = (v.layout, small)
-        name = self.numbers.get(key)
-        if name is None:
-            name = self.numbers[key] = -1 - len(self.numbers)
-            if small:
-                self.few.add(name)
-            if is_still(v):
-                self.even.add(name)
-        return name
-
     def _whole(self, v: View, flat: bool, new: dict[int, View]) -> int | None:
         """What a whole operand that is no whole value of the group is called, or None. flat: it may have another shape. Inputs go to new."""
         d = self.domain
         if v.buffer in self.small:
-            strides = dict(zip(d.kept, d.kept_strides, strict=True))
-            moves = [(i, s) for i, (s, n) in enumerate(zip(v.strides, v.shape, strict=True)) if n != 1]
-            same = v.shape == d.shape and not v.offset and all(s == strides.get(i, 0) for i, s in moves)
-            return v.buffer if same else None
+            key = id(v)
+            if key not in self.spread:
+                self.spread[key] = _is_spread(v, d)
+            return v.buffer if self.spread[key] else None
         if v.shape != d.shape and not flat:
             return None
-        name = self._input(v, False)
+        name = self.finder.names.whole(v)
         if name not in self.inputs:
             if v.shape != d.shape:
                 v = View(v.buffer, v.offset, d.shape, d.strides if v.contiguous else (0,) * len(d.shape), v.dtype)
@@ -140,7 +195,8 @@ class Rows:
                 near = near or name not in self.apart
         if not known and not wanted:
             return False
-        self.inputs.update(new)
+        if new:
+            self.inputs.update(new)
         self.whole.add(out.buffer)
         m = self._add("whole", instr, names)
         if not near:
@@ -153,7 +209,10 @@ class Rows:
     def _take_small(self, instr: Any) -> bool:
         _, (out,), ins, _, _ = instr
         d, small = self.domain, self.small
-        if not any(v.buffer in small for v in ins):
+        for v in ins:
+            if v.buffer in small:
+                break
+        else:
             return False
         names: list[int] = []
         new: dict[int, View] = {}
@@ -165,32 +224,46 @@ class Rows:
                 continue
             if v.buffer in self.whole or not (v.contiguous or is_still(v)):
                 return False
-            names.append(self._input(v, True))
-            if names[-1] not in self.inputs:
-                new[names[-1]] = View(v.buffer, v.offset, d.kept_shape, d.kept_strides if v.contiguous else (0,) * len(d.kept_shape), v.dtype)
-        self.inputs.update(new)
+            name = self.finder.names.small(v)
+            names.append(name)
+            if name not in self.inputs:
+                new[name] = View(v.buffer, v.offset, d.kept_shape, d.kept_strides if v.contiguous else (0,) * len(d.kept_shape), v.dtype)
+        if new:
+            self.inputs.update(new)
         small.add(out.buffer)
         self._add("small", instr, names)
         return True
 
-    def _take_sum(self, instr: Any, wanted: bool) -> bool:
+    def _summed(self, instr: Any) -> tuple[bool, View] | None:
+        """(does it sum up columns, not rows; what it sums up, with the axes of the domain) of a sum that may join; else None."""
         _, (out,), (v, *_), _, node = instr
         d = self.domain
         if node is None or node.op.name != "sum" or node.inputs[0].shape != d.shape or v.dtype is not d.dtype \
-                or self.finder.writes[out.buffer] != 1 or out.buffer < 0 or v.buffer in self.small:
-            return False
+                or self.finder.writes[out.buffer] != 1 or out.buffer < 0:
+            return None
         axes = node._attrs[0]
         order, column = d.order, False
         if axes != d.axes:
             order = (*[i for i in range(len(d.shape)) if i not in axes], *axes)
             summed = {a for a in axes if d.shape[a] != 1}
             column = summed == d.long_kept
-            if not (column or summed == d.long_axes) or (column and d.n > self.widest):
-                return False
+            if not (column or summed == d.long_axes):
+                return None
         if v.shape != d.sizes(order):
+            return None
+        return column, v if order == d.order and self.is_straight else _unturned(v, order)
+
+    def _take_sum(self, instr: Any, wanted: bool) -> bool:
+        out = instr[1][0]
+        key = id(instr)
+        if key not in self.sums:
+            self.sums[key] = self._summed(instr)
+        found = self.sums[key]
+        if found is None:
             return False
-        if order != d.order or not self.is_straight:
-            v = _unturned(v, order)
+        column, v = found
+        if v.buffer in self.small or (column and self.domain.n > self.widest):
+            return False
         new: dict[int, View] = {}
         name: int | None = v.buffer
         if name not in self.whole:
@@ -199,7 +272,8 @@ class Rows:
             return False
         if name is None or not (wanted or column or name >= 0 or name in self.inputs) or (column and name in self.even):
             return False
-        self.inputs.update(new)
+        if new:
+            self.inputs.update(new)
         self.apart.discard(name)
         if column:
             self.late.add(out.buffer)            # what uses it runs after the group
@@ -209,7 +283,7 @@ class Rows:
         return True
 
     def _add(self, kind: str, instr: Any, names: Sequence[int]) -> _Member:
-        m = _Member(kind, instr, tuple(names), instr[1][0].buffer)
+        m = _member_of((kind, instr, tuple(names), instr[1][0].buffer))
         self.members.append(m)
         if self.finder.shared:
             self.touch(instr)
@@ -222,8 +296,6 @@ class Rows:
     def take_early(self, instr: Any, after: Sequence[Any]) -> bool:
         """Into the group: a sum of rows that came before the group read what it sums up. after: what came before the group later on. What a
         member reads as an input, the group can't make."""
-        if instr[0] != "sum":
-            return False
         made = instr[1][0].buffer
         read = any(v.buffer == made for v in self.inputs.values())
         return (not read and not any(v.buffer == made for other in after for v in (*other[2], *other[1]))
@@ -273,29 +345,26 @@ class Rows:
 
     def written(self) -> tuple[Any, Any] | None:
         """The same, whether it is worth it or not."""
-        f, members = self.finder, self.members
-        small = [k for k in self.inputs if k in self.few]
-        inputs = [*small, *[k for k in self.inputs if k not in self.few]]
-        number = {k: -1 - i for i, k in enumerate(inputs)}
-        uses = {m.made: 0 for m in members}      # by members
-        for i, m in enumerate(members):
-            number[m.made] = i
+        f, members, again = self.finder, self.members, self.again
+        uses = dict.fromkeys([m.made for m in members], 0)      # by members
+        for m in members:
             for k in m.operands:
                 if k >= 0:
                     uses[k] += 1
-        outs: list[_Member] = []
-        lines: list[Any] = []
-        for m in members:
-            kind, (op, (out,), _, _, _), operands, made = m
-            leaves = kind == "column" or made in f.fixed or (f.uses[made] > uses[made] and made not in self.again)
-            if leaves:
-                outs.append(m)
-            lines.append((kind, op, out.dtype, tuple(map(number.__getitem__, operands)), leaves))
-        self.beyond = len(outs) + len(inputs) > OPERANDS
-        if len(small) == len(inputs) or self.beyond or not outs:
+        outs = [m for m in members if m.kind == "column" or m.made in f.fixed or (f.uses[m.made] > uses[m.made] and m.made not in again)]
+        self.beyond = len(outs) + len(self.inputs) > OPERANDS
+        if self.beyond or not outs:
+            return None
+        small = [k for k in self.inputs if k in self.few]
+        inputs = [*small, *[k for k in self.inputs if k not in self.few]]
+        if len(small) == len(inputs):
             return None
         if self.domain.turned and any(m.kind != "small" and m.kind != "row" for m in outs):
             return None                          # these arrays, which have the last axis, are in the order of memory
+        number = {k: -1 - i for i, k in enumerate(inputs)}
+        number.update({m.made: i for i, m in enumerate(members)})
+        leave = {m.made for m in outs}
+        lines = [(kind, instr[0], instr[1][0].dtype, tuple([number[k] for k in operands]), made in leave) for kind, instr, operands, made in members]
         form = Form(self.domain, len(inputs), tuple([number[k] for k in inputs if k in self.even]), tuple(lines))
         found = f.forms.get(form, UNKNOWN)       # asked once: it hashes all that the form holds
         if found is UNKNOWN:

@@ -50,11 +50,21 @@ CROSSED = 4096                               # elements of an array, from which 
 FEW_LINES = 64                               # RED_SPLIT of csrc/kernels/reduce_plan.h
 
 
-class View:
-    """A strided view of a buffer; never changed once made (index caches its row in the packed table; what fusion asks for again and again is
-    cached too)."""
+def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Do elements lie side by side in C order? Not when `contiguous_strides` has other strides for an axis of several elements."""
+    step = 1
+    for n, s in zip(reversed(shape), reversed(strides), strict=True):
+        if n != 1 and s != step and 0 not in shape:
+            return False
+        step *= n
+    return True
 
-    __slots__ = ("_contiguous", "_layout", "buffer", "dtype", "index", "offset", "shape", "strides")
+
+class View:
+    """A strided view of a buffer; never changed once made (index caches its row in the packed table; the layout, which fusion asks for again
+    and again, is cached too). contiguous: elements lie side by side in C order."""
+
+    __slots__ = ("_layout", "buffer", "contiguous", "dtype", "index", "offset", "shape", "strides")
 
     def __init__(self, buffer: int, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any,
                  contiguous: bool | None = None) -> None:
@@ -64,27 +74,14 @@ class View:
         self.strides = strides
         self.dtype = dtype
         self.index = -1
-        self._contiguous = contiguous            # None: nobody has looked
+        if contiguous is None:
+            contiguous = strides == contiguous_strides(shape) or _is_contiguous(shape, strides)
+        self.contiguous = contiguous
         self._layout: tuple[Any, ...] | None = None
 
     def __repr__(self) -> str:
         where = f"b{self.buffer}" if self.buffer >= 0 else f"base{-1 - self.buffer}"
         return f"{where}+{self.offset} {self.dtype.name}{list(self.shape)} strides {list(self.strides)}"
-
-    @property
-    def contiguous(self) -> bool:
-        """Elements lie side by side in C order."""
-        found = self._contiguous
-        if found is None:
-            step, found = 1, True
-            if self.strides != contiguous_strides(self.shape):
-                for n, s in zip(reversed(self.shape), reversed(self.strides), strict=True):
-                    if n != 1 and s != step and 0 not in self.shape:
-                        found = False
-                        break
-                    step *= n
-            self._contiguous = found
-        return found
 
     @property
     def layout(self) -> tuple[Any, ...]:

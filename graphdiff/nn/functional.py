@@ -6,6 +6,7 @@ gd.dropout ... at top level.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..errors import NodeTypeError, ShapeError
@@ -96,7 +97,7 @@ def aggregate(messages: Any, receivers: Any, n: int, how: str = "sum") -> Node:
     return y
 
 
-@composed
+@partial(composed, calls_back=True)
 def graph_layer(v: Any, senders: Any, receivers: Any, edge: Callable[[Node], Node], node: Callable[[Node], Node],
                 whole: Callable[[Node], Node] | None = None, *, e: Any = None, u: Any = None, how: str = "sum") -> tuple[Node, Node, Any]:
     """(v', e', u'): e' = edge(e, v of the sender, v of the receiver, u), v' = node(v, e' gathered at v, u), u' = whole(u, e', v').

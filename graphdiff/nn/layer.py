@@ -132,7 +132,7 @@ class Layer:
                 self._drops = _calls.drops
 
     def _refusal(self, fact: str) -> GraphdiffError:
-        return located(NodeTypeError(fact), vars(self).get("name") or type(self).__name__.lower())      # type: ignore[no-any-return]
+        return located(NodeTypeError(fact), vars(self).get("name") or type(self).__name__.lower())
 
     def parameters(self) -> list[Node]:
         """The variables an optimiser changes, each once, in the order they were set.

@@ -175,7 +175,7 @@ def _scale(y: Node, gamma: Any, beta: Any, shape: tuple[Any, ...], into: tuple[A
         if s is None:
             continue
         s = argument(s, name, y.dtype)
-        if s.shape != () and (s.ndim != len(shape) or any(unify(a, b) is None for a, b in zip(s.shape, shape, strict=True))):
+        if s.shape not in ((), shape) and (s.ndim != len(shape) or any(unify(a, b) is None for a, b in zip(s.shape, shape, strict=True))):
             raise ShapeError(f"{name} has shape {format_shape(s.shape)}, {format_shape(shape)} is needed")
         if s.shape != ():
             s = reshape_to(taken_for(s, dict(enumerate(shape)), f"{name} has {{have}} elements along axis {{axis}}, {{size}} are needed"), into)
@@ -185,7 +185,7 @@ def _scale(y: Node, gamma: Any, beta: Any, shape: tuple[Any, ...], into: tuple[A
 
 def _along(x: Node, axes: tuple[int, ...]) -> tuple[Any, ...]:
     """x's shape with 1 outside the axes."""
-    return tuple(n if i in axes else 1 for i, n in enumerate(x.shape))
+    return tuple([n if i in axes else 1 for i, n in enumerate(x.shape)])
 
 
 @composed

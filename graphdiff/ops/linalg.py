@@ -181,6 +181,8 @@ def matmul(x: Any, y: Any) -> Node:
     axis = max(y.ndim - 2, 0)
     if unify(x.shape[-1], y.shape[axis]) is None:
         raise located(ShapeError(_inner_sizes(x.shape[-1], x.ndim - 1, y.shape[axis], axis) + _hint(x, y)), "matmul", (x, y))
+    if x.ndim == y.ndim == 2:
+        return make(MATMUL, (x, y))
     a = reshape_to(x, (1, *x.shape)) if x.ndim == 1 else x
     b = reshape_to(y, (*y.shape, 1)) if y.ndim == 1 else y
     ndim = max(a.ndim, b.ndim)

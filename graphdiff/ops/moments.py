@@ -23,7 +23,7 @@ from .selected import NONE, mask_of, no_out
 def _count(x: Node, axes: tuple[int, ...], dtype: Any) -> Any:
     """The number of reduced elements: a Python number, or a node of `dtype` when sizes are named."""
     from ..graph.build import _dim_node
-    n = nelements(tuple(x.shape[a] for a in axes))
+    n = nelements(tuple([x.shape[a] for a in axes]))
     return float(n) if isinstance(n, int) else cast(_dim_node(n), dtype)
 
 

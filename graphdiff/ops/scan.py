@@ -129,6 +129,8 @@ LOG_SOFTMAX = register(OpDef("log_softmax", "x - log(sum(e^x)) along an axis", _
 def softmax(x: Any, axis: int = -1, temperature: Any = 1) -> Node:
     """e^(x/temperature) / sum(e^(x/temperature)) along an axis. -inf gives 0; a slice of only -inf gives zeros; NaN or +inf gives NaN."""
     x = floating(x)
+    if type(temperature) is int and temperature == 1:
+        return make(SOFTMAX, (x,), (normalize_axis(axis, x.ndim),))
     if not isinstance(temperature, Node):
         t = np.asarray(temperature)
         if t.dtype.kind not in "iuf" or not np.all(t > 0):

@@ -287,7 +287,7 @@ def algebra(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
     new: dict[Node, Node] = {}               # of nodes that another one takes the place of
     kept: list[Node] = []
     keep, get = kept.append, RULES.get
-    fixed: set[int] | None = None            # these two are looked for when a rule is about to do something
+    fixed: set[int] | None = None            # these two are looked for when a rule is about to do something that they tell about
     constants: set[Node] | None = None
     for node in order:
         here = node
@@ -302,10 +302,13 @@ def algebra(order: Sequence[Node], outputs: Sequence[Node]) -> Ordered:
             if here is not node:
                 new[node] = here
             continue
-        if fixed is None:
-            fixed = laid_out(order)
         operands = here.inputs
-        while better is not None and not (id(node) in fixed and _moves(here, better)):
+        while better is not None:
+            if _moves(here, better):
+                if fixed is None:
+                    fixed = laid_out(order)
+                if id(node) in fixed:
+                    break
             here = better
             rule = get(here.op.name)
             better = None if rule is None else rule(here)
@@ -355,7 +358,8 @@ def foldable(order: Sequence[Node], outputs: Sequence[Node]) -> list[Node]:
         if o in computed:
             roots[id(o)] = o
     # The broadcast of a constant is a view; folded it would be memory to read.
-    wanted, fixed = {id(o) for o in outputs}, laid_out(order)
+    wanted = {id(o) for o in outputs}
+    fixed = laid_out(order) if any(r.op.name in VIEWS for r in roots.values()) else set()
     for r in list(roots.values()):
         base = r
         while id(base) not in wanted and (base.op.name == "broadcast_to" or (base.op.name in VIEWS and id(base) in fixed)):

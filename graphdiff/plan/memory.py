@@ -93,6 +93,11 @@ def plan_memory(instrs: Sequence[Any], nbytes: Sequence[int], fixed: dict[int, i
     for i, (op, outs, ins, attrs, _) in enumerate(instrs):
         reused: set[int] = set()
         usable = ins if in_place and (op in elementwise or op in GROUPS or op == "copy") else ins[:1] if in_place and op in SCATTERS else ()
+        for v in usable:                         # where none of them dies, the rest need not be asked
+            if v.buffer >= 0 and last[v.buffer] == i:
+                break
+        else:
+            usable = ()
         for k, out in enumerate(outs):
             b = out.buffer
             if b < 0 or places[b] is not None:

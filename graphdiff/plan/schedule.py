@@ -56,31 +56,21 @@ class _Numbered:
     """Nodes by their number in the order in which they were made."""
 
     def __init__(self, made: Sequence[Node], outputs: Sequence[Node], nbytes: Sequence[int]) -> None:
-        number = dict(zip(made, range(len(made)), strict=True))
-        self.nbytes = nbytes
-        self.outputs = [number[o] for o in outputs]
-        self.operands: list[list[int]] = []
+        self.made, self.outputs, self.nbytes = made, outputs, nbytes
+        self.elementwise = [n.op.family == "elementwise" for n in made]
         self.reads: list[Sequence[int]] = []     # the memory in the arena that a node reads, each once
-        self.elementwise: list[bool] = []
-        owner = list(range(len(made)))           # whose memory it is: a node's own, or of a view that of what it shows
-        get, own = number.__getitem__, owner.__getitem__
+        owner: dict[Node, int] = {}              # whose memory it is: a node's own, or of a view that of what it shows
+        own = owner.__getitem__
         for i, n in enumerate(made):
-            op = n.op
             inputs = n.inputs
-            self.elementwise.append(op.family == "elementwise")
-            if not inputs:
-                self.operands.append([])
-                self.reads.append(())
-                continue
-            operands = list(map(get, inputs))
-            self.operands.append(operands)
-            if len(operands) == 1:
-                b = owner[operands[0]]
+            owner[n] = i
+            if len(inputs) == 1:
+                b = owner[inputs[0]]
                 self.reads.append((b,) if nbytes[b] else ())
+                if n.op.name in SHOWN:
+                    owner[n] = b
             else:
-                self.reads.append([b for b in set(map(own, operands)) if nbytes[b]])
-            if op.name in SHOWN:
-                owner[i] = owner[operands[0]]
+                self.reads.append([b for b in set(map(own, inputs)) if nbytes[b]] if inputs else ())
 
     def peak(self, order: Sequence[int]) -> int:
         """The bytes that are there at once at most, about: an elementwise operation may write over an operand that dies with it."""
@@ -108,10 +98,13 @@ class _Numbered:
     def depth_first(self) -> list[int]:
         """Operands right before what uses them; of several, first the one that needs most beside what it leaves (Sethi, Ullman 1970)."""
         nbytes = self.nbytes
+        number = dict(zip(self.made, range(len(self.made)), strict=True))
+        get = number.__getitem__
         needs: list[int] = []
         frees: list[int] = []                    # what it needs beside what it leaves
         first: list[list[int]] = []
-        for own, operands in zip(nbytes, self.operands, strict=True):
+        for own, n in zip(nbytes, self.made, strict=True):
+            operands = list(map(get, n.inputs))
             if len(operands) == 1:
                 x, = operands
                 most, held = needs[x], nbytes[x]
@@ -133,7 +126,7 @@ class _Numbered:
             first.append(operands)
         done = bytearray(len(needs))
         order: list[int] = []
-        stack = self.outputs[::-1]
+        stack = [number[o] for o in reversed(self.outputs)]
         while stack:
             i = stack.pop()
             if i < 0:                            # its operands are done
@@ -142,9 +135,7 @@ class _Numbered:
                 continue
             elif first[i]:
                 stack.append(~i)
-                for x in reversed(first[i]):
-                    if not done[x]:
-                        stack.append(x)
+                stack.extend([x for x in reversed(first[i]) if not done[x]])
                 continue
             if not done[i]:
                 done[i] = 1

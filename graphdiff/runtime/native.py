@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from typing import TYPE_CHECKING, Any
@@ -116,42 +116,49 @@ def memory(pointer: Any, nbytes: int) -> Any:
 
 def load(program: Program) -> Handle:
     """Pack, verify and prepare a program. ProgramError says which instruction was refused and why."""
-    instrs, args, views, dims, attrs = array("i"), array("i"), array("q"), array("q"), array("q")
     layouts: dict[Any, int] = {}
+    row_lines: dict[int, list[int]] = {}        # by id of the lines: groups of one form have the same (rows_group.py)
     places = program.places
     n_views = 0
     instr_rows: list[int] = []
     arg_rows: list[int] = []
     view_rows: list[int] = []
+    dim_rows: list[int] = []
+    attr_rows: list[int] = []
     for op, outs, ins, options, _ in program.instrs:
-        integers = _group_lines(options, outs, ins) if op == "fused" else _row_lines(options) if op == "rows" else options
+        integers: Sequence[int] = options
+        if op == "fused":
+            integers = _group_lines(options, outs, ins)
+        elif op == "rows":
+            if id(options) not in row_lines:
+                row_lines[id(options)] = _row_lines(options)
+            integers = row_lines[id(options)]
         first = len(arg_rows)
-        for operands in (outs, ins):
-            for v in operands:
-                if v.index < 0:
-                    shape = v.shape
-                    key = (shape, v.strides)
-                    at = layouts.get(key)
-                    if at is None:
-                        at = layouts[key] = len(dims)
-                        dims.extend(shape)
-                        dims.extend(v.strides)
-                    b = v.buffer
-                    if b >= 0:
-                        place = places[b]
-                        base, offset = (0, place + v.offset) if place >= 0 else (-1 - place, v.offset)
-                    else:
-                        base, offset = -1 - b, v.offset
-                    view_rows += (base | CODE[v.dtype] << 32, len(shape) | at << 32, offset)
-                    v.index = n_views
-                    n_views += 1
-                arg_rows.append(v.index)
-        instr_rows += (OPCODE[op], len(outs), len(ins), first, len(attrs), len(integers))
+        for v in outs + ins:
+            if v.index < 0:
+                shape = v.shape
+                key = (shape, v.strides)
+                at = layouts.get(key)
+                if at is None:
+                    at = layouts[key] = len(dim_rows)
+                    dim_rows += shape
+                    dim_rows += v.strides
+                b = v.buffer
+                if b >= 0:
+                    place = places[b]
+                    base, offset = (0, place + v.offset) if place >= 0 else (-1 - place, v.offset)
+                else:
+                    base, offset = -1 - b, v.offset
+                view_rows += (base | CODE[v.dtype] << 32, len(shape) | at << 32, offset)
+                v.index = n_views
+                n_views += 1
+            arg_rows.append(v.index)
+        instr_rows += (OPCODE[op], len(outs), len(ins), first, len(attr_rows), len(integers))
         if integers:
-            attrs.extend(integers)
-    instrs.extend(instr_rows)
-    args.extend(arg_rows)
-    views.extend(view_rows)
+            attr_rows += integers
+    # Made at once: an array that grows by one number after the other takes several times as long.
+    instrs, args = array("i", instr_rows), array("i", arg_rows)
+    views, dims, attrs = array("q", view_rows), array("q", dim_rows), array("q", attr_rows)
     constants = bytes(program.constants) + b"\0" * 64
     base_nbytes = array("q", [program.arena_nbytes, len(constants), *[b[2] for b in program.bases]])
     base_access = array("i", [1, 0, *[int(b[3]) for b in program.bases]])

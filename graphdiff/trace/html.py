@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import show_name
+from ..graph.walk import uncollecting
 from .table import HEADS, adjoint_line, cells, check_layout, contribution_line, input_line, last_line, primal_line, tangent_line
 
 ROWS = 5000        # rows of a table in a page: a browser lays out so many at once
@@ -42,14 +43,10 @@ def _bad(array: Any) -> str:
 
 def sides_table(trace: Any, max_rows: int = ROWS) -> str:
     """The two-sided table; a cell that is a step of the stepper carries its number."""
-    right: dict[int, list[tuple[str, int | None, str]]] = {}
-    number = len(trace.rows)
-    if trace.seed is not None:
-        top = trace[trace.y]
-        right.setdefault(id(top.node), []).append((adjoint_line(top), number, _bad(top.adjoint)))
-        number += 1
-    for row, c, first in trace.arrivals():
-        right.setdefault(id(c.consumer), []).append((contribution_line(row, c, first), number, _bad(c.sum)))
+    right: dict[int, list[tuple[int, Any]]] = {}         # numbers of steps, and what arrives
+    number = len(trace.rows) + (trace.seed is not None)
+    for entry in trace.arrivals():
+        right.setdefault(id(entry[1].consumer), []).append((number, entry))
         number += 1
     heads = [h.partition(",")[0] + a for h, a in zip(HEADS, (" ↓", " ↓", " ↑"), strict=True) if trace.forward or h != HEADS[1]]
     out = [f"<table><thead><tr>{''.join(f'<th>{h}</th>' for h in heads)}</tr></thead><tbody>"]
@@ -60,7 +57,10 @@ def sides_table(trace: Any, max_rows: int = ROWS) -> str:
             if i == max_rows // 2:
                 out.append(f"<tr><td>… {hidden} rows more</td>{'<td></td>' * (len(heads) - 1)}</tr>")
             continue
-        lines = right.get(id(row.node), [])[::-1]
+        lines: list[tuple[str, int | None, str]] = [
+            (contribution_line(*entry), step, _bad(entry[1].sum)) for step, entry in reversed(right.get(id(row.node), ()))]
+        if row.node is trace.y and trace.seed is not None:
+            lines.append((adjoint_line(row), len(rows), _bad(row.adjoint)))
         told = input_line(row)
         if told is not None:
             lines.insert(0, (told, None, _bad(row.adjoint)))
@@ -91,6 +91,7 @@ def plain_table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     return "\n".join([*out, "</tbody></table>"])
 
 
+@uncollecting
 def table(trace: Any, layout: str = "sides") -> str:
     """A fragment: style and table, no script."""
     check_layout(layout)

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,19 +9,20 @@ import numpy as np
 from ..diff.forward import push
 from ..diff.reverse import connected, sweep
 from ..dtypes import read_only
-from ..errors import GradientError, NodeTypeError, ShapeError, show_name
+from ..errors import GradientError, NodeTypeError, ShapeError
 from ..graph.build import CONTEXT, as_node, make_constant, named_input, node_list, public, scalar
 from ..graph.node import Node, Origin
 from ..graph.opdef import ZERO
-from ..graph.walk import toposort
+from ..graph.walk import toposort, uncollected
 from ..ops.families import cast
 from ..passes.concrete import stand_in, substitute
 from ..specs import format_shape, has_dims
-from .formula import LATEX, LONGEST, NAME, TEXT, Name, Names, Term, formula, local_rule, tangent_formula, term_formula
+from .formula import Name
 from .numbering import names, number
 from .record import Contribution, Row, Step, Trace
 from .run import values
-from .table import short, tex
+from .table import short
+from .written import Written
 
 
 @public
@@ -89,7 +89,8 @@ def _checked(y: Any, at: Mapping[Node, Any], wrt: Any, tangent: Mapping[Node, An
     tangents: dict[int, Any] | None = None
     if tangent is not None:
         tangents = _tangents(root, {replaced.get(id(x), new.get(id(x), x)): v for x, v in tangent.items()}, here, feeds)
-    return _record(root, order, targets_here, feeds, theirs, tangents)
+    with uncollected():
+        return _record(root, order, targets_here, feeds, theirs, tangents)
 
 
 def _tangents(y: Node, given: Mapping[Any, Any], here: set[int], feeds: dict[Node, Any]) -> dict[int, Any]:
@@ -192,79 +193,25 @@ def adjoints(y: Node, order: Sequence[Node], targets: Sequence[Node], seed: Node
 def _rows(numbered: Sequence[tuple[Node, int | None]], labels: dict[int, Name], final: Mapping[int, Any],
           ledger: Mapping[int, list[Entry]], arrays: Mapping[int, Any], theirs: Mapping[int, Node],
           tangents: Mapping[int, Any] | None) -> list[Row]:
-    def name_of(n: Node) -> Name | None:
-        return labels.get(id(n))
-
-    def number_of(n: Node) -> Name | None:
-        """A node's number in the place of its name; large arrays keep their names."""
-        return None if id(n) not in labels else _numeral(arrays[id(n)]) or labels[id(n)]
-
-    rules: dict[int, tuple[Node, list[Term | None]]] = {}
-
-    def rule(consumer: Node) -> tuple[Node, list[Term | None]]:
-        known = rules.get(id(consumer))
-        if known is None:
-            known = rules[id(consumer)] = local_rule(consumer, [id(x) in final for x in consumer.inputs])
-        return known
-
+    written = Written(labels, final, arrays, theirs, tangents)
     rows = []
     for node, index in numbered:
-        adjoint: Any = None
-        contributions = []
-        g = final.get(id(node))
+        key = id(node)
+        value = arrays[key]
+        adjoint = tangent = None
+        contributions: tuple[Contribution, ...] = ()
+        g = final.get(key)
         if g is ZERO:
-            adjoint = read_only(np.zeros_like(arrays[id(node)]))
+            adjoint = read_only(np.zeros_like(value))
         elif g is not None:
             adjoint = arrays[id(g)]
-            for consumer, k, t, total in ledger.get(id(node), ()):
-                stand, terms = rule(consumer)
-                term = terms[k]
-                bar = labels[id(consumer)].bar()
-                told, filled = ["", ""], ""
-                if term is not None:
-                    told = [term_formula(term, bar, stand, consumer, node, name_of, s) for s in (TEXT, LATEX)]
-                    if len(told[0]) > LONGEST:       # LaTeX cannot be cut anywhere: it names the rule
-                        told = [show_name(told[0], LONGEST), rf"\ldots\text{{({tex(consumer.op.name)})}}"]
-                    gbar = final[id(consumer)]
-                    filled = term_formula(term, _numeral(arrays[id(gbar)]) or bar, stand, consumer, node, number_of, TEXT)
-                contributions.append(Contribution(theirs.get(id(consumer), consumer), k, labels[id(consumer)].text(), told[0],
-                                                  show_name(filled, LONGEST), told[1], arrays[id(t)], arrays[id(total)]))
-        label = labels[id(node)]
-        filled = ""
-        if node.op.family == "leaf":
-            own = Name(None, node.name if node.name is not None else "given" if id(node) in theirs else node.op.name)
-            text, latex = own.text(), own.latex()
-        else:
-            text, latex = [formula(node, name_of, s, top=True).text for s in (TEXT, LATEX)]
-            filled = show_name(formula(node, number_of, TEXT, top=True).text, LONGEST)
-        shown = theirs.get(id(node), node)
-        row = Row(index, label.text(), label, text, filled, latex, arrays[id(node)], adjoint, tuple(contributions), shown.site, shown)
-        rows.append(row if tangents is None or node.dtype.kind != "f" else _moving(row, node, name_of, tangents, arrays))
+            contributions = tuple([Contribution(theirs.get(id(consumer), consumer), k, arrays[id(t)], arrays[id(total)], labels[id(consumer)],
+                                                consumer, written) for consumer, k, t, total in ledger.get(key, ())])
+        if tangents is not None and node.dtype.kind == "f":
+            t = tangents.get(key)
+            tangent = read_only(np.zeros_like(value)) if t is None or t is ZERO else arrays[id(t)]
+        rows.append(Row(index, labels[key], value, adjoint, tangent, contributions, theirs.get(key, node), node, written))
     return rows
-
-
-def _numeral(array: Any) -> Name | None:
-    """A value as a word of a formula, negative numbers in brackets; None for arrays that are summarised."""
-    text = short(array)
-    if (array.ndim and not text.startswith("[")) or len(text) > NAME or "min" in text:
-        return None
-    return Name(None, f"({text})" if text.startswith("-") else text)
-
-
-def _moving(row: Row, node: Node, names: Names, tangents: Mapping[int, Any], arrays: Mapping[int, Any]) -> Row:
-    """The row with its tangent."""
-    t = tangents.get(id(node))
-    if t is None or t is ZERO:
-        tangent = read_only(np.zeros_like(row.value))
-    else:
-        tangent = arrays[id(t)]
-    text = latex = ""
-    if node.op.family != "leaf" and t is not None:
-        moved = [isinstance(tangents.get(id(x)), Node) for x in node.inputs]
-        text, latex = [tangent_formula(node, names, moved, s) for s in (TEXT, LATEX)]
-        if len(text) > LONGEST:
-            text, latex = show_name(text, LONGEST), rf"\ldots\text{{({tex(node.op.name)})}}"
-    return replace(row, tangent=tangent, tangent_formula=text, tangent_latex=latex)
 
 
 __all__ = ["Contribution", "Row", "Step", "Trace", "adjoints", "trace"]

@@ -4,13 +4,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..dtypes import NAME
 from ..errors import NodeTypeError
 from ..graph.build import node_list, public
 from ..graph.node import Node
-from ..graph.walk import toposort
+from ..graph.walk import toposort, uncollecting
 
 
 @public
+@uncollecting
 def to_networkx(y: Any, *, at: Any = None) -> Any:
     """A DiGraph whose nodes are the graphdiff nodes themselves, with attributes op, shape, dtype, name, value, site, scope.
 
@@ -35,7 +37,7 @@ def to_networkx(y: Any, *, at: Any = None) -> Any:
         if value is None and n.op.name in ("constant", "variable"):
             value = n.value
         site = n.site
-        g.add_node(n, op=n.op.name, shape=n.shape, dtype=n.dtype.name, name=n.name, value=value, site=None if site is None else str(site),
+        g.add_node(n, op=n.op.name, shape=n.shape, dtype=NAME[n.dtype], name=n.name, value=value, site=None if site is None else str(site),
                    scope=n.scope, adjoint=n.origin is not None and n.origin.kind == "adjoint")
         operands: dict[Node, list[int]] = {}
         for k, x in enumerate(n.inputs):

@@ -13,8 +13,9 @@ from ..errors import FormatError, NodeTypeError, NoRow, show_name
 from ..graph.build import located, public
 from ..graph.node import Node, Site
 from ..graph.walk import toposort
-from .formula import Name
-from .table import short
+from .formula import LATEX, TEXT, Name
+from .table import adjoint_line, contribution_line, primal_line, short
+from .written import Written
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,32 +24,85 @@ class Contribution:
 
     consumer: Node
     operand: int             # which operand of the consumer the node is
-    by: str                  # the consumer's name in the table
-    formula: str             # 'v3bar cos v0'
-    filled: str              # the same with numbers: '(-1) cos 5'
-    latex: str
     value: Any
     sum: Any                 # the adjoint after this contribution
+    _label: Name             # the consumer's
+    _here: Node              # the consumer in the graph that was traced, where interior nodes with given values are inputs
+    _written: Written
+
+    @property
+    def by(self) -> str:
+        """The consumer's name in the table."""
+        return self._label.text()
+
+    @property
+    def formula(self) -> str:
+        """'v3bar cos v0'"""
+        return self._written.contribution(self._here, self.operand, TEXT)
+
+    @property
+    def filled(self) -> str:
+        """The same with numbers: '(-1) cos 5'."""
+        return self._written.contribution_in_numbers(self._here, self.operand)
+
+    @property
+    def latex(self) -> str:
+        r"""'\bar{v}_{3}\,\cos v_{0}'"""
+        return self._written.contribution(self._here, self.operand, LATEX)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
-    """One node of the trace. Arrays are read-only. `adjoint` is None where no derivative is asked for or flows."""
+    """One node of the trace. Arrays are read-only. `adjoint` is None where no derivative is asked for or flows, `tangent`, forward
+    mode's, where none was asked for."""
 
     index: int | None        # 1-n ... 0 for inputs and variables, 1, 2, ... for operations, None for constants
-    name: str
     label: Name
-    formula: str             # 'v-1 v0'
-    filled: str              # the same with numbers: '2*5'
-    latex: str
     value: Any
     adjoint: Any
+    tangent: Any
     contributions: tuple[Contribution, ...]
-    site: Site | None
     node: Node
-    tangent: Any = None      # forward mode's, where it was asked for
-    tangent_formula: str = ""
-    tangent_latex: str = ""
+    _here: Node              # as in a Contribution
+    _written: Written
+
+    @property
+    def name(self) -> str:
+        """The name in the table: 'v-1'."""
+        return self.label.text()
+
+    @property
+    def site(self) -> Site | None:
+        """The line of the user's code that made the node."""
+        return self.node.site
+
+    @property
+    def formula(self) -> str:
+        """'v-1 v0'"""
+        return self._written.value(self._here, TEXT)
+
+    @property
+    def filled(self) -> str:
+        """The same with numbers: '2*5'."""
+        return self._written.value_in_numbers(self._here)
+
+    @property
+    def latex(self) -> str:
+        r"""'v_{-1}\,v_{0}'"""
+        return self._written.value(self._here, LATEX)
+
+    @property
+    def tangent_formula(self) -> str:
+        """'v-1dot v0 + v0dot v-1'"""
+        return self._written.tangent(self._here, TEXT)
+
+    @property
+    def tangent_latex(self) -> str:
+        r"""'\dot{v}_{-1}\,v_{0}'"""
+        return self._written.tangent(self._here, LATEX)
+
+
+Arrival = tuple[Row, Contribution, bool]         # whose adjoint, what arrives there, and is it the first?
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -59,7 +113,14 @@ class Step:
     phase: str               # "forward" or "reverse"
     row: Row                 # the row whose value or adjoint changes
     contribution: Contribution | None
-    text: str                # the line of the table
+
+    @property
+    def text(self) -> str:
+        """The line of the table."""
+        if self.phase == "forward":
+            return primal_line(self.row)
+        c = self.contribution
+        return adjoint_line(self.row) if c is None else contribution_line(self.row, c, c is self.row.contributions[0])
 
     @property
     def node(self) -> Node:
@@ -160,26 +221,28 @@ class Trace:
     def steps(self) -> list[Step]:
         """Forward: the rows in order. Reverse: the seed, then every contribution in order of arrival."""
         if self._steps is None:
-            from .table import adjoint_line, contribution_line, primal_line
-            steps = [Step(i, "forward", r, None, primal_line(r)) for i, r in enumerate(self.rows)]
+            steps = [Step(i, "forward", r, None) for i, r in enumerate(self.rows)]
             if self.seed is not None:
-                top = self[self.y]
-                steps.append(Step(len(steps), "reverse", top, None, adjoint_line(top)))
-                for row, c, first in self.arrivals():
-                    steps.append(Step(len(steps), "reverse", row, c, contribution_line(row, c, first)))
+                steps.append(Step(len(steps), "reverse", self[self.y], None))
+                for row, c, _ in self.arrivals():
+                    steps.append(Step(len(steps), "reverse", row, c))
             self._steps = steps
         return self._steps
 
-    def arrivals(self) -> list[tuple[Row, Contribution, bool]]:
-        """(row, contribution, is it the first?) in the order reverse mode makes them."""
-        by_consumer: dict[int, list[tuple[Row, Contribution, bool]]] = {}
+    def given_by(self) -> dict[int, list[Arrival]]:
+        """id(consumer) -> its contributions, in the order in which reverse mode makes them."""
+        by_consumer: dict[int, list[Arrival]] = {}
         for row in self.rows:
             for k, c in enumerate(row.contributions):
                 by_consumer.setdefault(id(c.consumer), []).append((row, c, k == 0))
-        out = []
-        for row in reversed(self.rows):
-            out += sorted(by_consumer.get(id(row.node), ()), key=lambda item: item[1].operand)
-        return out
+        for entries in by_consumer.values():
+            entries.sort(key=lambda item: item[1].operand)
+        return by_consumer
+
+    def arrivals(self) -> list[Arrival]:
+        """All contributions in the order in which reverse mode makes them."""
+        by_consumer = self.given_by()
+        return [entry for row in reversed(self.rows) for entry in by_consumer.get(id(row.node), ())]
 
     @property
     def current(self) -> Step | None:

@@ -26,7 +26,8 @@ def values(nodes: Sequence[Node], at: Mapping[Node, Any], passes: bool = False) 
     inputs, wrong shapes or dtypes."""
     inputs = list(at)
     known = {id(x) for x in inputs}
-    missing = [n for n in toposort(nodes) if n.op.name == "input" and id(n) not in known]
+    order = toposort(nodes)
+    missing = [n for n in order if n.op.name == "input" and id(n) not in known]
     if missing:
         names = ", ".join(repr(show_name(n.name or "")) for n in missing[:5])
         site = missing[0].site
@@ -47,7 +48,7 @@ def values(nodes: Sequence[Node], at: Mapping[Node, Any], passes: bool = False) 
         raise ShapeError(f"trace: {error}\n  given   {seen}") from None
     unique = list({id(n): n for n in nodes}.values())
     outputs, leaves = unique, inputs
-    if any(has_dims(n.shape) for n in (*inputs, *toposort(unique))) or any(n.op.name == "dim" for n in toposort(unique)):
+    if any((n.shape and has_dims(n.shape)) or n.op.name == "dim" for n in (*inputs, *order)):
         outputs, leaves = concrete(unique, inputs, bindings)
     if passes:
         outputs = run_passes(outputs, chosen(None), _constants, {})

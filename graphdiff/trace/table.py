@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..dtypes import NAME
 from ..errors import NodeTypeError, ShapeError, columns, padded, show_name
+from ..graph.walk import uncollecting
 from ..specs import format_shape
 from .formula import Name
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .record import Contribution, Row, Trace
 
 SMALL = 8            # elements of a tensor that is shown in full
@@ -23,9 +27,12 @@ SHOWN_ROWS = 1000    # rows of print(trace); to_text() has no limit
 
 def number(value: Any) -> str:
     """A number in at most 3 decimals, or 4 significant digits outside [0.1, 1e6)."""
-    if value.dtype.kind != "f":
-        return str(value.item())
-    v = float(value)
+    return _number(value.item())
+
+
+def _number(v: float) -> str:
+    if type(v) is not float:
+        return str(v)
     if v != v:
         return "nan"
     if v in (float("inf"), float("-inf")):
@@ -43,7 +50,7 @@ def short(array: Any) -> str:
     if a.ndim == 0:
         return number(a)
     if 0 < a.size <= SMALL and a.ndim <= 3:
-        return _nested(a)
+        return _nested(a.tolist())
     shape = format_shape(a.shape)
     if a.size == 0:
         return f"{shape} empty"
@@ -67,10 +74,8 @@ def brief(array: Any) -> str:
     return head + tail[tail.rindex(" norm "):] if found else text
 
 
-def _nested(a: Any) -> str:
-    if a.ndim == 0:
-        return number(a)
-    return "[" + ", ".join(_nested(x) if x.ndim else number(x) for x in map(np.asarray, a)) + "]"
+def _nested(values: Any) -> str:
+    return f"[{', '.join([_nested(v) for v in values])}]" if type(values) is list else _number(values)
 
 
 def primal_line(row: Row) -> str:
@@ -104,14 +109,12 @@ def input_line(row: Row) -> str | None:
     return f"{show_name(row.node.name, 30)}bar = {row.label.bar().text()} = {short(row.adjoint)}"
 
 
-def sides(trace: Trace) -> list[tuple[Row, str, list[str]]]:
-    """(row, primal line, lines on its right from top to bottom) of every row."""
-    right: dict[int, list[str]] = {}
-    for row, c, first in trace.arrivals():
-        right.setdefault(id(c.consumer), []).append(contribution_line(row, c, first))
+def sides(trace: Trace, rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
+    """(primal line, lines on its right from top to bottom) of each of some rows."""
+    right = trace.given_by()
     out = []
-    for row in trace.rows:
-        lines = right.get(id(row.node), [])[::-1]
+    for row in rows:
+        lines = [contribution_line(*entry) for entry in reversed(right.get(id(row.node), ()))]
         if row.node is trace.y and trace.seed is not None:
             lines.append(adjoint_line(row))
         told = input_line(row)
@@ -119,7 +122,7 @@ def sides(trace: Trace) -> list[tuple[Row, str, list[str]]]:
             lines.insert(0, told)
         elif row.adjoint is not None and not row.contributions and row.node is not trace.y:
             lines.insert(0, adjoint_line(row))       # connected, and nothing flowed: zero
-        out.append((row, primal_line(row), lines))
+        out.append((primal_line(row), lines))
     return out
 
 
@@ -162,18 +165,22 @@ def cells(trace: Trace, layout: str = "sides", max_rows: int | None = None) -> t
     check_layout(layout)
     if max_rows is not None and (isinstance(max_rows, bool) or not isinstance(max_rows, int) or max_rows < 0):
         raise ShapeError(f"max_rows must be an int, at least 0, or None, not {max_rows!r}")
+    rows: Sequence[Row] = trace.rows
+    left_out = 0 if max_rows is None else len(rows) - max_rows
+    if max_rows is not None and left_out > 0:        # of these nothing is written
+        half = max_rows // 2
+        left_out = len(rows) - 2 * half
+        rows = [*rows[:half], *rows[len(rows) - half:]]
     groups: list[list[list[str]]]
     if layout == "rows":
         heads = list(COLUMNS)
-        groups = [node_cells(r) for r in trace.rows]
+        groups = [node_cells(r) for r in rows]
     else:
         heads = list(HEADS)
         groups = [[[left if i == 0 else "", tangent_line(row) if i == 0 else "", right[i] if i < len(right) else ""]
-                   for i in range(max(1, len(right)))] for row, left, right in sides(trace)]
-    if max_rows is not None and len(groups) > max_rows:
-        half = max_rows // 2
-        middle = [[f"... {len(groups) - 2 * half} rows more", *[""] * (len(heads) - 1)]]
-        groups = [*groups[:half], middle, *groups[len(groups) - half:]]
+                   for i in range(max(1, len(right)))] for row, (left, right) in zip(rows, sides(trace, rows), strict=True)]
+    if left_out > 0:
+        groups.insert(len(rows) // 2, [[f"... {left_out} rows more", *[""] * (len(heads) - 1)]])
     lines = [line for group in groups for line in group]
     if layout == "sides":
         lines.append([last_line(trace), "", ""])
@@ -205,6 +212,7 @@ def _pieces(cell: str) -> list[str]:
     return [*pieces, cell]
 
 
+@uncollecting
 def to_text(trace: Trace, max_rows: int | None = SHOWN_ROWS, layout: str = "sides") -> str:
     """The table in columns."""
     heads, lines = cells(trace, layout, max_rows)
@@ -219,13 +227,14 @@ def to_text(trace: Trace, max_rows: int | None = SHOWN_ROWS, layout: str = "side
     return "\n".join(text)
 
 
-_MARKDOWN = {c: "\\" + c for c in "\\`*_{}[]()#+-!|~$"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
+_MARKDOWN = str.maketrans({c: "\\" + c for c in "\\`*_{}[]()#+-!|~$"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"})
 
 
 def _md(text: str) -> str:
-    return "".join(_MARKDOWN.get(c, c) for c in text)
+    return text.translate(_MARKDOWN)
 
 
+@uncollecting
 def to_markdown(trace: Trace, layout: str = "sides") -> str:
     """The table for Markdown, one line a line of the printed table."""
     heads, body = cells(trace, layout)
@@ -253,6 +262,7 @@ def _tex_value(array: Any) -> str:
     return rf"\text{{{tex(text)}}}" if any(c.isalpha() for c in text) else text.replace(", ", r",\ ")
 
 
+@uncollecting
 def to_latex(trace: Trace, layout: str = "sides") -> str:
     r"""The table for LaTeX: a tabular, formulas in math mode (\text wants amsmath)."""
     check_layout(layout)
@@ -262,16 +272,17 @@ def to_latex(trace: Trace, layout: str = "sides") -> str:
 
 
 def _latex_sides(trace: Trace) -> list[str]:
-    right: dict[int, list[str]] = {}
-    for row, c, first in trace.arrivals():
-        bar = row.label.bar().latex()
-        right.setdefault(id(c.consumer), []).append(
-            rf"${bar} = {'' if first else bar + ' + '}{c.latex} = {_tex_value(c.sum)}$")
+    right = trace.given_by()
+
+    def given(to: Row, c: Contribution, first: bool) -> str:
+        bar = to.label.bar().latex()
+        return rf"${bar} = {'' if first else bar + ' + '}{c.latex} = {_tex_value(c.sum)}$"
+
     middle = r" & Tangent trace $\downarrow$" if trace.forward else ""
     lines = [r"\begin{tabular}{l|l" + ("|l}" if trace.forward else "}"),
              rf"Primal trace $\downarrow${middle} & Adjoint trace $\uparrow$ \\", r"\hline"]
     for row in trace.rows:
-        beside = right.get(id(row.node), [])[::-1]
+        beside = [given(*entry) for entry in reversed(right.get(id(row.node), ()))]
         if row.node is trace.y and trace.seed is not None:
             beside.append(rf"${row.label.bar().latex()} = {_tex_value(row.adjoint)}$")
         if input_line(row) is None and row.adjoint is not None and not row.contributions and row.node is not trace.y:
@@ -317,6 +328,7 @@ def _cell(text: str) -> str:
     return "'" + text if text[:1] in ("=", "+", "-", "@") else text
 
 
+@uncollecting
 def to_csv(trace: Trace, layout: str = "sides") -> str:
     """sides: one line a step of any pass: pass, index, name, formula, from, value, sum, shape, dtype, site. rows: one line a node and
     one more for each further contribution, small arrays in full."""
@@ -327,7 +339,7 @@ def to_csv(trace: Trace, layout: str = "sides") -> str:
     w = csv.writer(out, lineterminator="\n")
 
     def tail(row: Row) -> list[str]:
-        return ["x".join(map(str, np.shape(row.value))), row.node.dtype.name, "" if row.site is None else _cell(show_name(str(row.site)))]
+        return ["x".join(map(str, np.shape(row.value))), NAME[row.node.dtype], "" if row.site is None else _cell(show_name(str(row.site)))]
 
     if layout == "rows":
         w.writerow([*COLUMNS, "shape", "dtype", "site"])
