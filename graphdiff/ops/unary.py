@@ -96,20 +96,20 @@ arcsinh = unary("arcsinh", "log(x + sqrt(x x + 1))", np.arcsinh, lambda x, y: ar
 arccosh = unary("arccosh", "log(x + sqrt(x x - 1)), x >= 1", np.arccosh, lambda x, y: arccosh_grad(x), domain=((1.2, 4.0),))
 arctanh = unary("arctanh", "log((1 + x) / (1 - x)) / 2", np.arctanh, lambda x, y: arctanh_grad(x), domain=((-0.9, 0.9),))
 # x y first: far out it is near 1, where y y would underflow; at infinity y is 0, and so is all.
-arcsin_grad = _slope("arcsin_grad", "1 / sqrt(1 - x x)", "arcsin", lambda x: 1 / np.sqrt((1 - x) * (1 + x)),
-                     lambda m, x, one: m("reciprocal", m("sqrt", m("multiply", m("subtract", one, x), m("add", one, x)))),
-                     lambda x, y: (x * y) * square(y), domain=((-0.9, 0.9),), analytic=lambda x: 1 / np.sqrt(1 - x * x))
-arctan_grad = _slope("arctan_grad", "1 / (1 + x x)", "arctan", lambda x: 1 / (1 + x * x),
-                     lambda m, x, one: m("reciprocal", m("add", one, m("square", x))), lambda x, y: -2.0 * (_b().zmul(y, x) * y))
-arcsinh_grad = _slope("arcsinh_grad", "1 / sqrt(x x + 1)", "arcsinh", lambda x: 1 / np.hypot(x, np.ones_like(x)),
-                      lambda m, x, one: m("reciprocal", m("hypot", x, one)), lambda x, y: -(_b().zmul(y, x) * square(y)),
-                      analytic=lambda x: 1 / np.sqrt(x * x + 1))
-arccosh_grad = _slope("arccosh_grad", "1 / sqrt(x x - 1), x >= 1", "arccosh", lambda x: 1 / (np.sqrt(x - 1) * np.sqrt(x + 1)),
-                      lambda m, x, one: m("reciprocal", m("multiply", m("sqrt", m("subtract", x, one)), m("sqrt", m("add", x, one)))),
-                      lambda x, y: -(_b().zmul(y, x) * square(y)), domain=((1.2, 4.0),))
-arctanh_grad = _slope("arctanh_grad", "1 / (1 - x x)", "arctanh", lambda x: 1 / ((1 - x) * (1 + x)),
-                      lambda m, x, one: m("reciprocal", m("multiply", m("subtract", one, x), m("add", one, x))),
-                      lambda x, y: 2.0 * ((x * y) * y), domain=((-0.9, 0.9),), analytic=lambda x: 1 / (1 - x * x))
+arcsin_grad: Unary = _slope("arcsin_grad", "1 / sqrt(1 - x x)", "arcsin", lambda x: 1 / np.sqrt((1 - x) * (1 + x)),
+                            lambda m, x, one: m("reciprocal", m("sqrt", m("multiply", m("subtract", one, x), m("add", one, x)))),
+                            lambda x, y: (x * y) * square(y), domain=((-0.9, 0.9),), analytic=lambda x: 1 / np.sqrt(1 - x * x))
+arctan_grad: Unary = _slope("arctan_grad", "1 / (1 + x x)", "arctan", lambda x: 1 / (1 + x * x),
+                            lambda m, x, one: m("reciprocal", m("add", one, m("square", x))), lambda x, y: -2.0 * (_b().zmul(y, x) * y))
+arcsinh_grad: Unary = _slope("arcsinh_grad", "1 / sqrt(x x + 1)", "arcsinh", lambda x: 1 / np.hypot(x, np.ones_like(x)),
+                             lambda m, x, one: m("reciprocal", m("hypot", x, one)), lambda x, y: -(_b().zmul(y, x) * square(y)),
+                             analytic=lambda x: 1 / np.sqrt(x * x + 1))
+arccosh_grad: Unary = _slope("arccosh_grad", "1 / sqrt(x x - 1), x >= 1", "arccosh", lambda x: 1 / (np.sqrt(x - 1) * np.sqrt(x + 1)),
+                             lambda m, x, one: m("reciprocal", m("multiply", m("sqrt", m("subtract", x, one)), m("sqrt", m("add", x, one)))),
+                             lambda x, y: -(_b().zmul(y, x) * square(y)), domain=((1.2, 4.0),))
+arctanh_grad: Unary = _slope("arctanh_grad", "1 / (1 - x x)", "arctanh", lambda x: 1 / ((1 - x) * (1 + x)),
+                             lambda m, x, one: m("reciprocal", m("multiply", m("subtract", one, x), m("add", one, x))),
+                             lambda x, y: 2.0 * ((x * y) * y), domain=((-0.9, 0.9),), analytic=lambda x: 1 / (1 - x * x))
 erf = unary("erf", "2/sqrt(pi) times the integral of exp(-t t) from 0 to x", special.erf,
             lambda x, y: (2.0 / math.sqrt(math.pi)) * exp_neg_square(x), source=f"{A_S}, 7.1.1")
 erfc = unary("erfc", "1 - erf(x), accurate in the right tail", special.erfc,
