@@ -469,6 +469,45 @@ def test_the_numbers_next_to_the_ends_of_domains(dtype, libraries):
                 counted(lib)
 
 
+def nearest_to_quarter_turns():
+    """The float64 numbers below 2^20 that come nearest to multiples of pi/2, by the convergents of continued fractions: to 1e-18 of one."""
+    found = []
+    with mp.workprec(400):
+        for e in range(20):
+            t, h, last = mp.pi / 2 / mpf(2) ** (e - 52), 1, 0
+            while h < 2**53:
+                if h >= 2**50:
+                    found.append(float(mp.ldexp(h, e - 52)))
+                whole = int(mp.floor(t))
+                h, last, t = whole * h + last, h, 1 / (t - whole)
+    return np.unique([x for x in found if 1 < x < 2**20])
+
+
+def test_circular_functions_beside_quarter_turns(libraries):
+    x = np.r_[nearest_to_quarter_turns(), np.arange(1, 667544, 1301) * (np.pi / 2)]
+    with mp.workprec(400):
+        for name in ("sin", "cos", "tan"):
+            want = [REF[name](mpf(float(v))) for v in x]
+            for lib in libraries:
+                worst = max(ulp_error(y, w, 0) for y, w in zip(lib(name + "_block", x), want, strict=True))
+                assert worst <= 2, (name, lib.isa, worst)
+                counted(lib, x.size)
+
+
+def test_arctan2_where_sums_overflow_and_products_lose_bits(libraries):
+    small = np.array([1, 2, 3, 4, 5, 6, 7, 12, 17, 100]) * 5e-324
+    large = np.array([1e-320, 1e-300, 1e307, 5e307, 7e307, 1e308, 1.2e308, 1.7e308])
+    for numbers in (small, large):
+        y, x = (np.ascontiguousarray(v.ravel()) for v in np.meshgrid(numbers, np.r_[numbers, -numbers]))
+        want = [mp.atan2(mpf(float(a)), mpf(float(b))) for a, b in zip(y, x, strict=True)]
+        for lib in libraries:
+            got = lib("atan2_block", y, x)
+            if lib.isa == "avx2":
+                assert max(ulp_error(a, w, 0) for a, w in zip(got, want, strict=True)) <= 2
+            assert got.tobytes() == lib("atan2", y, x).tobytes()
+            counted(lib, y.size)
+
+
 BESIDE_POLES = [-1e-10, -1e-5, 1e-10, float(np.nextafter(-1, 0)), float(np.nextafter(-1, -2)), -1.000000001, -0.999999999, -2 + 1e-12,
                 float(np.nextafter(-100, 0)), -0.5, -7.75, -30.5, -100.25]
 

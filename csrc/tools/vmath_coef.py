@@ -348,6 +348,12 @@ def circular():
     tn = of_square(lambda r: (mp.tan(r) - r) / r**3, mpf(1) / 3)
     fit("tan", tn, 0, z, 53, "(tan(r) - r) / r^3 by z = r^2")
     fit("f_tan", tn, 0, z, 24, "(tan(r) - r) / r^3 by z = r^2", True)
+    lines.append("#if VM_FUSED")
+    wide, half = (mp.pi / 2) ** 2 * mpf("1.0001"), of_square(lambda r: (2 * mp.tan(r / 2) - r) / r**3, mpf(1) / 12)
+    for prefix, single, bits in (("", False, 56), ("f_", True, 28)):
+        fit(prefix + "sin_wide", sn, 0, wide, bits, "(sin(r) - r) / r^3 by z = r^2", single, times_z=True)
+        fit(prefix + "tan_half", half, 0, z, bits, "(2 tan(r/2) - r) / r^3 by z = r^2", single, times_z=True)
+    lines.append("#endif")
     t = mp.tan(mp.pi / 8) ** 2 * mpf("1.001")
     at = of_square(lambda r: (mp.atan(r) - r) / r**3, mpf(-1) / 3)
     fit("atan", at, 0, t, 53, "(atan(t) - t) / t^3 by z = t^2")
@@ -496,7 +502,8 @@ def constants():
     split("F_TURN_", mp.pi / 2, (24, 24, 24), "f")
     split("TURN_", mp.pi / 2, (53, 33, 53))
     split("F_TAN_PIO2_", mp.pi / 2, (23, 11, 24), "f")
-    split("F_PIO2_", mp.pi / 2, (23, 24, 24), "f")        # 23: all parts are positive, so that -0 stays -0
+    split("F_PIO2_", mp.pi / 2, (23, 24, 24), "f")
+    split("F_PI_", mp.pi, (23, 23, 24), "f")              # all parts are positive, so that -0 stays -0
 
 
 def main():

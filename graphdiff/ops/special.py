@@ -103,9 +103,15 @@ def _sinc_derivative(n: float, x: float) -> float:
             if term == 0 and k > n + 3:
                 break
         return math.pi ** n * total
-    f = math.sin(y) / y
+    if math.isinf(x):
+        return 0.0
+    turn = math.fmod(x, 2.0)                              # pi x itself is off by more the greater it is
+    quarter = round(2 * turn)
+    r = math.pi * (turn - quarter / 2)
+    waves = (math.sin(r), math.cos(r), -math.sin(r), -math.cos(r))
+    f = waves[quarter % 4] / y
     for k in range(1, n + 1):
-        f = (math.sin(y + k * math.pi / 2) - k * f) / y
+        f = (waves[(quarter + k) % 4] - k * f) / y
     return math.pi ** n * f
 
 

@@ -45,6 +45,16 @@ def _hard_tanh_lower(ctx: Any, node: Node) -> Any:
     return ctx.map("minimum", ctx.map("maximum", ctx.near(ctx.raw(node.inputs[0])), low), high)
 
 
+def _slope(name: str, formula: str, inverse: str, reference: Any, kernels: Any, partial: Any, **facts: Any) -> Unary:
+    """The derivative of an inverse function as an op: from x and its own value its derivative neither cancels at 0 nor is inf times 0 at the
+    ends of the domain, which that of a quotient of sums does. `kernels` makes it of elementwise kernels, in float32 for float16."""
+    def lower(ctx: Any, node: Node) -> Any:
+        x = ctx.near(ctx.view(node.inputs[0]))
+        y = kernels(ctx.map, x, ctx.constant(np.asarray(1, x.dtype)))
+        return ctx.cast(y, node.dtype) if y.dtype is not node.dtype else y
+    return unary(name, f"{formula}, the derivative of {inverse}", reference, partial, lower=lower, ulp=4, symbol=inverse + "'", **facts)
+
+
 negative = unary("negative", "-x", np.negative, MINUS_ONE, kind="any", ulp=0, symbol="-", latex="-{0}")
 abs = unary("abs", "|x|", np.abs, lambda x, y: sign(x), kind="any", of_bool=lambda x: x, ulp=0, symbol="|.|",
             latex=r"\left|{0}\right|", analytic=lambda x: np.where(np.real(x) < 0, -x, x))
@@ -79,16 +89,27 @@ cosh: Unary = unary("cosh", "(e^x + e^-x) / 2", np.cosh, lambda x, y: sinh(x))
 tanh = unary("tanh", "sinh x / cosh x", np.tanh, lambda x, y: tanh_grad(x), latex=r"\tanh {0}")
 tanh_grad: Unary = unary("tanh_grad", "1 - tanh(x)^2, the derivative of tanh", special.tanh_grad, lambda x, y: -2.0 * (y * tanh(x)), ulp=4,
                   symbol="tanh'", analytic=lambda x: 1 / np.square(np.cosh(x)))
-arcsin = unary("arcsin", "angle in [-pi/2, pi/2] with sine x", np.arcsin, lambda x, y: 1.0 / sqrt((1.0 - x) * (1.0 + x)),
-               domain=((-0.9, 0.9),))
-arccos = unary("arccos", "angle in [0, pi] with cosine x", np.arccos, lambda x, y: -1.0 / sqrt((1.0 - x) * (1.0 + x)),
-               domain=((-0.9, 0.9),))
-arctan = unary("arctan", "angle in [-pi/2, pi/2] with tangent x", np.arctan, lambda x, y: 1.0 / (1.0 + square(x)))
-arcsinh = unary("arcsinh", "log(x + sqrt(x x + 1))", np.arcsinh, lambda x, y: 1.0 / _b().hypot(x, 1.0))
-arccosh = unary("arccosh", "log(x + sqrt(x x - 1)), x >= 1", np.arccosh, lambda x, y: 1.0 / sqrt((x - 1.0) * (x + 1.0)),
-                domain=((1.2, 4.0),))
-arctanh = unary("arctanh", "log((1 + x) / (1 - x)) / 2", np.arctanh, lambda x, y: 1.0 / ((1.0 - x) * (1.0 + x)),
-                domain=((-0.9, 0.9),))
+arcsin = unary("arcsin", "angle in [-pi/2, pi/2] with sine x", np.arcsin, lambda x, y: arcsin_grad(x), domain=((-0.9, 0.9),))
+arccos = unary("arccos", "angle in [0, pi] with cosine x", np.arccos, lambda x, y: -arcsin_grad(x), domain=((-0.9, 0.9),))
+arctan = unary("arctan", "angle in [-pi/2, pi/2] with tangent x", np.arctan, lambda x, y: arctan_grad(x))
+arcsinh = unary("arcsinh", "log(x + sqrt(x x + 1))", np.arcsinh, lambda x, y: arcsinh_grad(x))
+arccosh = unary("arccosh", "log(x + sqrt(x x - 1)), x >= 1", np.arccosh, lambda x, y: arccosh_grad(x), domain=((1.2, 4.0),))
+arctanh = unary("arctanh", "log((1 + x) / (1 - x)) / 2", np.arctanh, lambda x, y: arctanh_grad(x), domain=((-0.9, 0.9),))
+# x y first: far out it is near 1, where y y would underflow; at infinity y is 0, and so is all.
+arcsin_grad: Unary = _slope("arcsin_grad", "1 / sqrt(1 - x x)", "arcsin", lambda x: 1 / np.sqrt((1 - x) * (1 + x)),
+                            lambda m, x, one: m("reciprocal", m("sqrt", m("multiply", m("subtract", one, x), m("add", one, x)))),
+                            lambda x, y: (x * y) * square(y), domain=((-0.9, 0.9),), analytic=lambda x: 1 / np.sqrt(1 - x * x))
+arctan_grad: Unary = _slope("arctan_grad", "1 / (1 + x x)", "arctan", lambda x: 1 / (1 + x * x),
+                            lambda m, x, one: m("reciprocal", m("add", one, m("square", x))), lambda x, y: -2.0 * (_b().zmul(y, x) * y))
+arcsinh_grad: Unary = _slope("arcsinh_grad", "1 / sqrt(x x + 1)", "arcsinh", lambda x: 1 / np.hypot(x, np.ones_like(x)),
+                             lambda m, x, one: m("reciprocal", m("hypot", x, one)), lambda x, y: -(_b().zmul(y, x) * square(y)),
+                             analytic=lambda x: 1 / np.sqrt(x * x + 1))
+arccosh_grad: Unary = _slope("arccosh_grad", "1 / sqrt(x x - 1), x >= 1", "arccosh", lambda x: 1 / (np.sqrt(x - 1) * np.sqrt(x + 1)),
+                             lambda m, x, one: m("reciprocal", m("multiply", m("sqrt", m("subtract", x, one)), m("sqrt", m("add", x, one)))),
+                             lambda x, y: -(_b().zmul(y, x) * square(y)), domain=((1.2, 4.0),))
+arctanh_grad: Unary = _slope("arctanh_grad", "1 / (1 - x x)", "arctanh", lambda x: 1 / ((1 - x) * (1 + x)),
+                             lambda m, x, one: m("reciprocal", m("multiply", m("subtract", one, x), m("add", one, x))),
+                             lambda x, y: 2.0 * ((x * y) * y), domain=((-0.9, 0.9),), analytic=lambda x: 1 / (1 - x * x))
 erf = unary("erf", "2/sqrt(pi) times the integral of exp(-t t) from 0 to x", special.erf,
             lambda x, y: (2.0 / math.sqrt(math.pi)) * exp_neg_square(x), source=f"{A_S}, 7.1.1")
 erfc = unary("erfc", "1 - erf(x), accurate in the right tail", special.erfc,
