@@ -80,3 +80,20 @@ def test_first_and_second_derivatives(name):
             slack = 2e-15 * min(10, 10 / abs(p)) if name == "sinc" else 0
             assert v == want or abs(v - want) <= 4e-15 * abs(want) + slack + 2.3e-308, (p, v, want)
             checked()
+
+
+SMOOTH = ("silu", "gelu", "gelu_tanh", "erf", "erfc", "softplus", "sigmoid", "log_sigmoid", "tanh", "exp", "sin", "lgamma", "sinc", *CASES)
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_nan_stays_nan_in_every_derivative(name):
+    """Also where the rule keeps its argument inside bounds, beyond which a derivative is constant."""
+    x = gd.input("x", (3,))
+    y, orders = getattr(gd, name)(x), []
+    for _ in range(3):
+        y = gd.grad(gd.sum(y), x)
+        orders.append(y)
+    for passes in (None, ()):
+        for got in gd.function([x], orders, passes=passes)([np.nan, 0.5 if name != "arccosh" else 1.5, np.nan]):
+            assert np.isnan(got[[0, 2]]).all() and not np.isnan(got[1])
+            checked()

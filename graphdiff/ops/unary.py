@@ -30,8 +30,10 @@ def where_zero(condition: Any, x: Any) -> Node:
 
 
 def _within(x: Node, bound: float) -> Node:
-    """x between -bound and bound, for derivatives that are exactly constant outside: no infinite factor meets a 0, at any order."""
-    return _b().minimum(_b().maximum(x, -bound), bound)
+    """x between -bound and bound, for derivatives that are exactly constant outside: no infinite factor meets a 0, at any order. NaN stays
+    NaN in derivatives, too (those of maximum are 0 there)."""
+    b = _b()
+    return b.where(isnan(x), x, b.minimum(b.maximum(x, -bound), bound))
 
 
 def _of_inside(t: Node, x: Node) -> Node:

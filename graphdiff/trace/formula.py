@@ -135,7 +135,11 @@ def inlined(node: Node) -> bool:
 
 
 def _unbounded(node: Node) -> Node:
-    """The x of a derivative's minimum(maximum(x, -b), b): such bounds keep infinities out and change no value (ops/unary.py)."""
+    """The x of a derivative's where(isnan(x), x, minimum(maximum(x, -b), b)): such bounds keep infinities out and change no value
+    (ops/unary.py)."""
+    if node.op.name == "where" and node.origin is not None and node.inputs[0].op.name == "isnan":
+        x = node.inputs[1]
+        return x if node.inputs[0].inputs[0] is x and _unbounded(node.inputs[2]) is x else node
     if node.op.name == "minimum" and node.origin is not None and node.inputs[0].op.name == "maximum":
         inner, bound = node.inputs
         x, low = inner.inputs
