@@ -704,3 +704,15 @@ def test_steps_whose_number_has_a_name(layer):
     slope = gd.function([x], gd.grad(y, x))(at)
     assert f"norm {np.linalg.norm(slope):.4g}" in text
     checked(2)
+
+
+def test_sizes_taken_for_others_are_no_step_of_their_own_words():
+    """Between named sizes that are to be equal stands an op that says so when they are not: in tables it is the array itself."""
+    x, y = gd.input("x", ("n",)), gd.input("y", ("m",))
+    loss = gd.losses.mse(x, y)
+    t = gd.trace(loss, at={x: np.arange(3.0), y: np.arange(3.0) + 1})
+    for text in (str(t), t.to_markdown(), t.to_latex(), t.to_csv()):
+        assert "taken_for" not in text and "refusal" not in text
+        checked()
+    assert "refusal" not in gd.draw(loss).dot
+    assert "v1 = v0 = [1, 2, 3]" in str(t) and "v0bar = v1bar = [0.667, 0.667, 0.667]" in str(t)

@@ -155,6 +155,8 @@ def formula(node: Node, names: Names, style: Any = TEXT, depth: int = DEPTH, top
     if name is not None:
         return Piece(style.name(name))
     op = node.op.name
+    if op == "taken_for":           # the same elements, of whose sizes one is called otherwise
+        return formula(node.inputs[0], names, style, depth)
     if op == "constant":
         if node.shape == ():
             text = number_text(node._attrs[0][()])

@@ -129,7 +129,7 @@ class Labels:
 
 def options_text(node: Node) -> str:
     """The options of an op on one line."""
-    parts = [f"{k}={getattr(v, 'name', v)}" for k, v in zip(node.op.attr_names, node._attrs, strict=True)]
+    parts = [f"{k}={getattr(v, 'name', v)}" for k, v in zip(node.op.attr_names, node._attrs, strict=True) if k != "refusal"]
     return show_name(", ".join(parts), 200) if parts and node.op.family != "leaf" else ""
 
 
