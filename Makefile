@@ -14,6 +14,8 @@ JOBS := $(shell nproc 2>/dev/null || echo 2)
 CORE := $(MAKE) --no-print-directory -C csrc -j$(JOBS)
 DEMO := .venv/demo
 TEST := .venv/test
+# Whole files go to as many processes as there are CPUs, though not to more than memory is sure to hold.
+PYTEST := -m pytest -n $(shell echo $$(($(JOBS) < 8 ? $(JOBS) : 8))) --dist loadfile
 BENCH := .venv/bench
 LINT := .venv/lint
 BENCH_ARGS ?= --against all --save benchmarks/results/bench.json --chart benchmarks/results/bench.svg
@@ -35,7 +37,7 @@ demo: $(DEMO)/.stamp
 test: $(TEST)/.stamp
 	$(TEST)/bin/python setup.py -q build_ext --inplace
 	$(CORE) test VARIANT=extension OBJECTS="$$(sed 's|^|../|' build/native/core.txt | tr '\n' ' ')"
-	$(TEST)/bin/python -m pytest $(PYTEST_ARGS)
+	$(TEST)/bin/python $(PYTEST) $(PYTEST_ARGS)
 
 # The whole suite on every ISA of this CPU with the long tests, the sanitizers, emulated NEON. Takes hours, not minutes.
 test-long: export GRAPHDIFF_LONG := 1
@@ -44,7 +46,7 @@ test-long: $(TEST)/.stamp
 	for target in test asan tsan valgrind planted cross; do $(CORE) $$target; done
 	for isa in $$($(CORE) -s isas); do \
 	    echo "== GRAPHDIFF_ISA=$$isa"; \
-	    GRAPHDIFF_ISA=$$isa $(TEST)/bin/python -m pytest $(PYTEST_ARGS); \
+	    GRAPHDIFF_ISA=$$isa $(TEST)/bin/python $(PYTEST) $(PYTEST_ARGS); \
 	done
 	$(MAKE) --no-print-directory sanitize
 
@@ -64,7 +66,7 @@ sanitize: $(SANITIZE)/.stamp
 	done; \
 	LD_PRELOAD="$${preload# }" PYTHONSAFEPATH=1 PYTHONMALLOC=malloc \
 	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-	$(SANITIZE)/bin/python -m pytest --capture=sys $(PYTEST_ARGS)
+	$(SANITIZE)/bin/python $(PYTEST) --capture=sys $(PYTEST_ARGS)
 
 bench: $(BENCH)/.stamp
 	$(BENCH)/bin/python -m graphdiff bench $(BENCH_ARGS)

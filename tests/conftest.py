@@ -68,7 +68,10 @@ def pytest_runtest_logreport(report):
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node, error):
     """pytest-xdist: a worker hands in its numbers."""
-    for file, n in getattr(node, "workeroutput", {}).get("checks", {}).items():
+    output = getattr(node, "workeroutput", {})
+    counting.SHOWN.extend(output.get("shown", []))
+    _unfit.update(output.get("unfit", {}))
+    for file, n in output.get("checks", {}).items():
         counting.COUNTS[file] += n
         _collected.add(file)
 
@@ -87,7 +90,7 @@ def _stored() -> dict[str, dict[str, int]]:
 def pytest_sessionfinish(session, exitstatus):
     config = session.config
     if hasattr(config, "workeroutput"):
-        config.workeroutput["checks"] = dict(counting.COUNTS)
+        config.workeroutput.update(checks=dict(counting.COUNTS), shown=counting.SHOWN, unfit=_unfit)
         return
     if config.option.collectonly or exitstatus not in (0, 1):
         return
@@ -122,5 +125,5 @@ _LINES = pytest.StashKey[list[str]]()
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    for line in config.stash.get(_LINES, []):
+    for line in [*counting.SHOWN, *config.stash.get(_LINES, [])]:
         terminalreporter.write_line(line)

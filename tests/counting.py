@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 COUNTS: Counter[str] = Counter()
+SHOWN: list[str] = []    # lines that the end of the run shows
 current = [""]        # the file whose test runs now; set by conftest
 
 
