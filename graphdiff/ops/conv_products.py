@@ -101,12 +101,13 @@ def _windows(v: Any, s: Sizes) -> Any:
 def _by_depth(s: Sizes) -> bool:
     """Are columns stored tap by tap, not position by position? Rows of a copy are runs of positions then, else of taps.
 
-    Of few channels it would copy the same row of many images in turn, which all lie in the same sets of a cache if sizes are powers of 2.
+    Of few channels and taps it would copy the same row of many images in turn, which all lie in the same sets of a cache if sizes are
+    powers of 2.
     """
     if s.taps == 1 and all(a.stride == 1 for a in s.axes):
         return s.positions >= _RUN
     last = s.axes[-1]
-    return last.y > last.taps and last.y >= _RUN if last.stride == 1 else last.y >= 8 > s.c and s.n > 1
+    return last.y > last.taps and last.y >= _RUN if last.stride == 1 else last.y >= 8 > s.c and s.n > 1 and last.taps < _LONG_RUN
 
 
 def _read(ctx: Any, x: Any, s: Sizes) -> Any:
@@ -299,6 +300,7 @@ _FEW_POINTS = 9             # and from here on where weights stay in L2 for all 
 _NEAR_NBYTES = 1 << 20      # of L2
 _FAR_NBYTES = 3 << 20       # columns of so many come from memory, at thrice the time
 _RUN = 6                    # elements of a row that a copy moves well
+_LONG_RUN = 16              # and so many a product packs as fast as it would read them one by one
 _FAR_WEIGHTS = 8 << 20      # weights of so many bytes come from memory, and go there packed
 _LARGE_NBYTES = 4 << 20     # columns are no larger than that, or than what the convolution has anyway
 _FEW_TAPS, _LONG = 4, 512   # of a signal: at 5 taps others are as fast; shorter ones are columns without a copy
