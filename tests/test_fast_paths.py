@@ -188,7 +188,7 @@ def test_convolution_of_one_tap_is_a_product(shape, filters, dtype):
 
 @pytest.mark.parametrize("options", [{"stride": 2}, {"padding": 1}, {"groups": 2}, {"kernel": 2}])
 def test_other_convolutions_are_no_product_of_every_image(options, monkeypatch):
-    monkeypatch.setattr(conv_products, "_pays", lambda *_: False)      # nor one of all images with columns
+    monkeypatch.setattr(conv_products, "_images", lambda *_: 0)      # nor one of all images with columns
     x, w = gd.input("x", (2, 4, 10, 10)), gd.input("w", (4, 4 // options.get("groups", 1), *(options.pop("kernel", 1),) * 2))
     y = gd.conv(x, w, **options)
     assert "matmul" not in listing(gradients(y, x, w, gd.constant(np.ones(y.shape))), x, w)

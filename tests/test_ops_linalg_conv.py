@@ -329,7 +329,7 @@ def way(request, monkeypatch):
     if request.param == "kernels":
         monkeypatch.setattr(conv_products, "lower", lambda *_: False)
     if request.param == "columns":
-        monkeypatch.setattr(conv_products, "_pays", lambda kernel, s, itemsize, stored: s.taps > 0)
+        monkeypatch.setattr(conv_products, "_images", lambda kernel, s, itemsize, stored: s.n if s.taps else 0)
 
 
 @pytest.mark.parametrize("x, w, options", CONVS)

@@ -274,7 +274,7 @@ static int64_t conv_tile_cost(int64_t mr, int64_t nv, int64_t registers)
 enum { CONV_LANE_MOST = 14, CONV_LANE_LEAST = 5, CONV_LANE_STORE = 200 };
 static int64_t conv_lane_width(int64_t n) { return n <= 8 ? n : (n + 1) / 2 * 2; }
 #else
-enum { CONV_LANE_MOST = 6, CONV_LANE_LEAST = 4, CONV_LANE_STORE = 400 };
+enum { CONV_LANE_MOST = 6, CONV_LANE_LEAST = 4, CONV_LANE_STORE = 200 };
 static int64_t conv_lane_width(int64_t n) { return n; }
 #endif
 
@@ -304,7 +304,7 @@ static double conv_positions_cycles(const conv_plan *p, int64_t vl, int64_t mr, 
     return sheets * GD_MIN((double)p->box[1] * row, run) * (double)p->m_padded / (double)mr;
 }
 
-/* The same where they are channels: 16 x 16 elements are stored in 200, 8 x 8 in 400. */
+/* The same where they are channels: a tile of registers is stored in 200. */
 static double conv_lanes_cycles(const conv_plan *p, int64_t vl)
 {
     const conv_line *l = &p->line[2];
@@ -384,7 +384,7 @@ static void conv_plan_of(const conv_geom *q, int turned, int64_t esize, int64_t 
     }
     conv_plan_size(p, esize);
     const double positions = conv_positions_cycles(p, vl, mr, nv, half), channels = conv_lanes_cycles(p, vl);
-    p->lanes = lanes && channels < positions * 0.97;
+    p->lanes = lanes && channels < positions * (vl == 4 ? 0.9 : 0.97);     /* of four lanes, weights take twice the bytes for a term */
     conv_plan_patch(p, esize, vl, mr, p->lanes ? channels : positions);
     if (p->patch)
         p->lanes = 0;

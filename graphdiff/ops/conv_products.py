@@ -2,7 +2,7 @@
 
 One tap at every point is a product of every image by itself. Otherwise what each position reads is copied side by side (im2col),
 positions of all images in one matrix: no lanes stay empty where an image has few positions, and weights are read once, as they lie.
-Where windows do not overlap the copy is no larger than x, and where one window is the image there is none. `_pays` decides by
+Where windows do not overlap the copy is no larger than x, and where one window is the image there is none. `_images` decides by
 sizes and dtype alone, never by threads or the machine, because bits depend on it.
 """
 from __future__ import annotations
@@ -302,7 +302,8 @@ _FAR_NBYTES = 3 << 20       # columns of so many come from memory, at thrice the
 _RUN = 6                    # elements of a row that a copy moves well
 _LONG_RUN = 16              # and so many a product packs as fast as it would read them one by one
 _FAR_WEIGHTS = 8 << 20      # weights of so many bytes come from memory, and go there packed
-_LARGE_NBYTES = 4 << 20     # columns are no larger than that, or than what the convolution has anyway
+_LARGE_NBYTES = 4 << 20     # columns are no larger than that, or than what the convolution has anyway: else of some images at a time
+_PARTS = 16                 # and then of so many parts at most
 _FEW_TAPS, _LONG = 4, 512   # of a signal: at 5 taps others are as fast; shorter ones are columns without a copy
 _SHORT = 2048               # of a signal: with more positions a product of a single row is slower than the kernel
 _ADDED = 64                 # taps that are put together by an instruction each
@@ -354,6 +355,8 @@ def _kernel_time(kernel: str, s: Sizes, itemsize: int) -> float:
     weights, of_x = s.groups * s.c * s.o * s.taps, images * s.c * prod([a.x for a in s.axes]) * (phases > 1)
     apart = 0.25 if turned or s.axes[-1].stride <= 2 else 1 if s.axes[-1].stride <= 4 else 3     # elements of a row, one by one
     terms = images * depth * s.taps * m * itemsize / _PER_NS                     # of a position
+    if itemsize == 8 and kernel != "conv_weight":
+        terms *= 1.15                            # with registers of four lanes (AVX2) tiles that fit a row are fewer
     planes = images * depth * (29 + 6.4 * phases * prod([n + h for n, h in zip(size[:-1], halo[:-1], strict=True)])) + apart * of_x
     if kernel == "conv_weight":
         if m * 4 <= lanes:                                                       # lanes are positions, then added up
@@ -370,18 +373,23 @@ def _kernel_time(kernel: str, s: Sizes, itemsize: int) -> float:
             + 0.04 * images * nbytes * (nbytes > _NEAR_NBYTES))                      # read for each image
 
 
-def _pays(kernel: str, s: Sizes, itemsize: int, stored: int) -> bool:
-    """Are columns faster than the kernel, and not too large? stored: elements of the operands and the result in memory."""
+def _images(kernel: str, s: Sizes, itemsize: int, stored: int) -> int:
+    """Of how many images columns are made at a time; 0: the kernel is faster, or they would be too large. stored: elements in memory."""
     view = kernel != "conv_input" and _is_signal(s)
+    if not s.n * s.groups * s.c * s.o * s.positions * s.taps:
+        return 0
     read = 0 if all(a.inside for a in s.axes) else prod([a.reach for a in s.axes])         # with padding, however far taps are apart
-    copied = s.groups * s.n * s.c * (read if view else max(s.positions * s.taps, read))
-    if not s.n * s.groups * s.c * s.o * s.positions * s.taps or (copied > stored and copied * itemsize > _LARGE_NBYTES):
-        return False
+    copied = s.groups * s.c * (read if view else max(s.positions * s.taps, read))          # of an image
+    most = max(stored, _LARGE_NBYTES // itemsize) // max(copied, 1)
+    parts = -(-s.n // most) if most else 0
+    if not 0 < parts <= (1 if kernel == "conv_weight" else _PARTS):      # parts of a gradient to weights would have to be added
+        return 0
     if view:
-        return kernel == "conv_weight" or s.o > 1 or s.positions < _SHORT
+        return int(kernel == "conv_weight" or s.o > 1 or s.positions < _SHORT)
     if kernel == "conv_input" and not all(a.apart for a in s.axes) and sum([a.taps for a in s.axes]) > _ADDED:
-        return False
-    return _columns_time(kernel, s, itemsize) < _kernel_time(kernel, s, itemsize)
+        return 0
+    n = -(-s.n // parts)
+    return n if parts * _columns_time(kernel, s._replace(n=n), itemsize) < _kernel_time(kernel, s, itemsize) else 0
 
 
 def _stored(v: Any) -> int:
@@ -406,7 +414,14 @@ def lower(ctx: Any, kernel: str, node: Any, a: Any, b: Any, out: Any) -> bool:
     if _is_pointwise(kernel, s, a, b, node):
         _pointwise(ctx, kernel, a, b, out)
         return True
-    if not _pays(kernel, s, out.dtype.itemsize, _stored(x) + _stored(w) + _stored(y)):
+    n = _images(kernel, s, out.dtype.itemsize, _stored(x) + _stored(w) + _stored(y))
+    if not n:
         return False
-    _BY_COLUMNS[kernel](ctx, a, b, out, s)
+    if n == s.n:
+        _BY_COLUMNS[kernel](ctx, a, b, out, s)
+        return True
+    for first in range(0, s.n, n):
+        m = min(n, s.n - first)
+        from_, to = (v.slice([first] + [0] * (len(v.shape) - 1), [1] * len(v.shape), [m, *v.shape[1:]]) for v in (a, out))
+        _BY_COLUMNS[kernel](ctx, from_, b, to, s._replace(n=m))
     return True
