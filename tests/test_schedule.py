@@ -1,10 +1,14 @@
 """The order of nodes: the user's own unless another one needs clearly less memory; values do not depend on it."""
 import numpy as np
+import pytest
 from counting import checked
+from plain_order import Numbered
 
 import graphdiff as gd
+from graphdiff.errors import NoMemory
 from graphdiff.graph.walk import toposort
-from graphdiff.plan.schedule import schedule
+from graphdiff.plan import schedule as planning
+from graphdiff.runtime import native
 
 NONE = ("merge", "algebra", "stable_forms", "fold")
 
@@ -20,6 +24,10 @@ def ids(nodes):
 
 MAKE = [lambda a, b: gd.tanh(a @ b), lambda a, b: a + b, lambda a, b: a * gd.sigmoid(b), lambda a, b: gd.softmax(a.T, axis=0) - b,
         lambda a, b: gd.concatenate([a[:100], b[100:]]), lambda a, b: gd.maximum(a, b[::-1])]
+
+
+def schedule(outputs):
+    return planning.schedule(outputs, native.order)
 
 
 def is_order(order, outputs):
@@ -118,3 +126,66 @@ def test_random_graphs_have_the_same_values_in_another_order():
         for p, q in zip(got, want, strict=True):
             np.testing.assert_allclose(p, q, rtol=1e-10, atol=1e-10)
         checked(2)
+
+
+def found(nodes, outputs, least):
+    """What the core is asked, and what it answers."""
+    asked = []
+    planning.schedule(outputs, lambda *args: asked.append(args) or (0, None, -1))
+    (first, operands, nbytes, flags, roots, _), = asked
+    return nbytes, native.order(first, operands, nbytes, flags, roots, least)
+
+
+def test_the_core_finds_the_order_that_the_plain_version_finds():
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        pool = [gd.input("x", (200, 200)), gd.input("y", (200, 200))]
+        for _ in range(40):
+            a, b = (pool[int(k)] for k in rng.integers(0, len(pool), 2))
+            several = [pool[int(k)] for k in rng.integers(0, len(pool), 5)]
+            pool.append(gd.concatenate(several)[::5] if rng.random() < 0.2 else gd.reshape(a.T, (200, 200)) if rng.random() < 0.2
+                        else gd.stop_gradient(a) if rng.random() < 0.1 else MAKE[int(rng.integers(6))](a, b))
+        outputs = [pool[-1], pool[-3] * pool[-3], pool[-1], pool[20]]
+        made = toposort(outputs)
+        nbytes, (own, deep, deep_nbytes) = found(made, outputs, 0)
+        plain = Numbered(made, outputs, nbytes)
+        assert own == plain.peak(range(len(made)))
+        assert list(deep) == plain.depth_first()
+        assert deep_nbytes == plain.peak(deep)
+        assert found(made, outputs, own + 1)[1] == (own, None, -1)
+        checked(4)
+
+
+def test_no_order_is_looked_for_of_arrays_that_no_machine_holds():
+    x = gd.input("x", (1 << 20, 1 << 20))
+    parts = [x + k for k in range(4)]
+    total = parts[0] + parts[1] + parts[2] + parts[3]
+    assert ids(schedule([total])) == ids(toposort([total]))
+    checked()
+
+
+@pytest.mark.parametrize(("first", "operands", "nbytes", "outputs"), [
+    ([0, 0, 1], [1], [8, 8], [1]),                       # reads itself
+    ([0, 0, 1], [-1], [8, 8], [1]),
+    ([0, 1, 0], [0], [8, 8], [1]),                       # lists that go back
+    ([1, 1, 1], [0], [8, 8], [1]),
+    ([0, 0, 1], [0], [8, -8], [1]),
+    ([0, 0, 1], [0], [1 << 62, 1 << 62], [1]),           # sums that no number holds
+    ([0, 0, 1], [0], [8, 8], [2]),
+    ([0, 0, 1], [0], [8, 8], [-1]),
+])
+def test_the_core_refuses_numbers_that_are_no_graph(first, operands, nbytes, outputs):
+    with pytest.raises(AssertionError):
+        native.order(first, operands, nbytes, bytes(2), outputs, 0)
+    assert native.order([0, 0, 1], [0], [8, 8], bytes(2), [1], 0) == (16, native.array("i", [0, 1]), 16)
+    checked(2)
+
+
+def test_no_memory_for_the_search():
+    native.lib.gd_alloc_fail_after(0)
+    try:
+        with pytest.raises(NoMemory, match="no memory for the order"):
+            native.order([0, 0, 1], [0], [8, 8], bytes(2), [1], 0)
+    finally:
+        native.lib.gd_alloc_fail_after(-1)
+    checked()

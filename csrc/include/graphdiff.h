@@ -122,6 +122,26 @@ int gd_continue_job(const gd_job *job);      /* after GD_MORE */
 /* As gd_run without a budget; ns[i] gets the nanoseconds of instruction i. */
 int gd_run_profiled(const gd_program *p, gd_workspace *w, void *const *bases, int64_t *ns, gd_fault *fault);
 
+/* For gd_order: nodes are numbered such that operands come before what reads them. */
+enum gd_order_flag {
+    GD_ORDER_VIEW = 1,           /* its result is the memory of its operand */
+    GD_ORDER_ELEMENTWISE = 2     /* it may write over an operand */
+};
+typedef struct gd_order_spec {
+    int64_t n;
+    const int32_t *first;        /* n + 1: the operands of node i are operand[first[i]] ... operand[first[i + 1] - 1] */
+    const int32_t *operand;
+    const int64_t *nbytes;       /* of the arena that its result takes */
+    const uint8_t *flags;
+    const int32_t *output;
+    int64_t n_output;
+    int64_t least_nbytes;        /* at once, from which on another order is looked for */
+} gd_order_spec;
+
+/* The bytes that are there at once if nodes run by number, *own_nbytes, and the order depth first (n numbers), its length and its bytes. Where
+ * fewer than least_nbytes are needed, *count and *nbytes are -1. GD_BAD_PROGRAM: numbers that are none of these. */
+int gd_order(const gd_order_spec *s, int32_t *order, int64_t *count, int64_t *own_nbytes, int64_t *nbytes);
+
 /* Facts about the build. */
 int gd_op_count(void);
 const char *gd_op_name(int op);

@@ -27,6 +27,7 @@ from ..passes.pipeline import chosen, run_passes
 from ..plan.schedule import schedule
 from ..runtime.execute import Gate, Loaded, Workspace
 from ..runtime.native import ELEMENTWISE, Call, place
+from ..runtime.native import order as find_order
 from ..specs import has_dims, match_shapes
 from .targets import called, check_apart, check_targets, in_structure, share_memory
 
@@ -106,7 +107,7 @@ class Function:
         roots = run_passes(roots, self.passes, self._constants, self.times, order)
         n = len(self.outputs)
         updates = [(v, new) for (v, _), new in zip(self.updates, roots[n:], strict=True)]
-        order = schedule(roots)
+        order = schedule(roots, find_order)
         program = lower(order, leaves, roots[:n], updates, ELEMENTWISE, in_place="in_place" in self.passes,
                         fused="fuse" in self.passes, times=self.times)
         variables: list[Any] = []
@@ -121,7 +122,7 @@ class Function:
 
     def _constants(self, nodes: Sequence[Node]) -> list[Any]:
         """Values of constant nodes, by a program of their own."""
-        program = lower(schedule(nodes), [], list(nodes), [], ELEMENTWISE)
+        program = lower(schedule(nodes, find_order), [], list(nodes), [], ELEMENTWISE)
         return list(Loaded(program, [], [], [], 1).call(()))
 
     def _special(self, args: Sequence[Any]) -> tuple[Loaded, Sequence[Any]]:
@@ -284,7 +285,7 @@ class Function:
         outputs = [*self.outputs, *[n for _, n in self.updates]]
         order = toposort(outputs)
         if not any(has_dims(n.shape) for n in order):       # another order is chosen by bytes
-            order = schedule(outputs)
+            order = schedule(outputs, find_order)
         rows = []
         for n in order:
             if n.op.family == "leaf":

@@ -114,6 +114,25 @@ def memory(pointer: Any, nbytes: int) -> Any:
     return ffi.buffer(ffi.cast("char *", pointer), nbytes)
 
 
+def order(first: list[int], operands: list[int], nbytes: list[int], flags: bytes, outputs: list[int], least: int) -> tuple[int, Sequence[int] | None, int]:
+    """(bytes at once of nodes in the order of their numbers, the order depth first, the bytes of that) as gd_order; without the latter two, None
+    and -1, where fewer than `least` are needed."""
+    n = len(nbytes)
+    tables = array("i", first), array("i", operands), array("q", nbytes), array("i", outputs)
+    spec = new("gd_order_spec *")
+    spec.n, spec.n_output, spec.least_nbytes = n, len(outputs), least
+    buffers = [from_buffer("int32_t[]", tables[0]), from_buffer("int32_t[]", tables[1]) if operands else NULL, from_buffer("int64_t[]", tables[2]),
+               from_buffer("int32_t[]", tables[3]), from_buffer("uint8_t[]", flags)]
+    spec.first, spec.operand, spec.nbytes, spec.output, spec.flags = buffers
+    found, numbers = array("i", bytes(4 * n)), new("int64_t[3]")
+    status = lib.gd_order(spec, from_buffer("int32_t[]", found), numbers, numbers + 1, numbers + 2)
+    if status == NO_MEMORY:
+        raise NoMemory("no memory for the order of a graphdiff program")
+    assert status == OK
+    count, own, deep = numbers
+    return own, None if count < 0 else found[:count], deep
+
+
 def load(program: Program) -> Handle:
     """Pack, verify and prepare a program. ProgramError says which instruction was refused and why."""
     layouts: dict[Any, int] = {}

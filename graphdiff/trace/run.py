@@ -13,11 +13,12 @@ from ..passes.pipeline import chosen, run_passes
 from ..plan.schedule import schedule
 from ..runtime.execute import Gate, Loaded
 from ..runtime.native import ELEMENTWISE
+from ..runtime.native import order as find_order
 from ..specs import has_dims, match_shapes
 
 
 def _constants(nodes: Sequence[Node]) -> list[Any]:
-    program = lower(schedule(nodes), [], list(nodes), [], ELEMENTWISE)
+    program = lower(schedule(nodes, find_order), [], list(nodes), [], ELEMENTWISE)
     return list(Loaded(program, [], [], [], 1).call(()))
 
 
@@ -52,7 +53,7 @@ def values(nodes: Sequence[Node], at: Mapping[Node, Any], passes: bool = False) 
         outputs, leaves = concrete(unique, inputs, bindings)
     if passes:
         outputs = run_passes(outputs, chosen(None), _constants, {})
-    order = schedule(outputs)
+    order = schedule(outputs, find_order)
     program = lower(order, leaves, outputs, [], ELEMENTWISE)
     variables = [n._attrs[0] for n in order if n.op.name == "variable"]
     loaded = Loaded(program, gates, [x.shape for x in leaves], variables, 1)
