@@ -22,13 +22,13 @@ from ..graph.walk import toposort, uncollected
 from ..lower.emit import lower
 from ..lower.program import FIRST, Program
 from ..ops.families import argument
-from ..passes.concrete import concrete, stand_in, substitute
+from ..passes.concrete import concrete, has_named_sizes, stand_in, substitute
 from ..passes.pipeline import chosen, run_passes
 from ..plan.schedule import schedule
 from ..runtime.execute import Gate, Loaded, Workspace
 from ..runtime.native import ELEMENTWISE, Call, place
 from ..runtime.native import order as find_order
-from ..specs import has_dims, match_shapes
+from ..specs import match_shapes
 from .targets import called, check_apart, check_targets, in_structure, share_memory
 
 MOST_THREADS = 1024     # that are asked for; the core starts 64 at most (GDI_MAX_THREADS)
@@ -59,14 +59,15 @@ class Function:
         roots = [*self.outputs, *[n for _, n in self.updates]]
         order = toposort(roots, stop={id(x) for x in self.inputs})
         self._check_inputs(order, evaluates)
-        self._state = [v._attrs[0] for v in {id(v): v for v in [*order, *[v for v, _ in self.updates]] if v.op.name == "variable"}.values()]
+        variables = [x for x in order if not x.inputs and x.op.name == "variable"]
+        self._state = [v._attrs[0] for v in {id(v): v for v in [*variables, *[v for v, _ in self.updates]]}.values()]
         self._gates = [Gate(x.name if x.name is not None else f"number {i}", x.shape, x.dtype) for i, x in enumerate(self.inputs)]
         self._place_of: dict[str | None, int] = {}       # the number of the input of a name; -1: two have it
         for i, x in enumerate(self.inputs):
             self._place_of[x.name] = -1 if x.name in self._place_of else i
         self._cache: OrderedDict[Any, Loaded] = OrderedDict()
         self._lock = renewed(threading.Lock())
-        self._symbolic = any((x.shape and has_dims(x.shape)) or x.op.name == "dim" for x in (*self.inputs, *order))
+        self._symbolic = has_named_sizes([*self.inputs, *order])
         self._static: Loaded | None = None if self._symbolic else self._load({}, order)
 
     def _check_inputs(self, order: Sequence[Node], evaluates: bool) -> None:
@@ -113,7 +114,7 @@ class Function:
         variables: list[Any] = []
         seen: set[int] = set()
         for node in [*[v for v, _ in updates], *order]:
-            if node.op.name == "variable" and id(node) not in seen:
+            if not node.inputs and node.op.name == "variable" and id(node) not in seen:
                 seen.add(id(node))
                 variables.append(node._attrs[0])
         loaded = Loaded(program, self._gates, [x.shape for x in leaves], variables, self.threads)
@@ -284,7 +285,7 @@ class Function:
         """
         outputs = [*self.outputs, *[n for _, n in self.updates]]
         order = toposort(outputs)
-        if not any(has_dims(n.shape) for n in order):       # another order is chosen by bytes
+        if not has_named_sizes(order):       # another order is chosen by bytes
             order = schedule(outputs, find_order)
         rows = []
         for n in order:

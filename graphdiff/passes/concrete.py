@@ -5,7 +5,7 @@ here again, with numbers; the message names the line that assumed it.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,11 @@ from ..graph.build import CONSTANT, INPUT, SLICING, call_of, operand_rows
 from ..graph.node import Node, new_node
 from ..graph.walk import toposort
 from ..specs import evaluate_shape, has_dims
+
+
+def has_named_sizes(nodes: Collection[Node]) -> bool:
+    """Is any size of these not a number?"""
+    return "dim" in {n.op.name for n in nodes} or any(map(has_dims, {n.shape for n in nodes}))       # few are distinct
 
 
 def stand_in(node: Node) -> Node:

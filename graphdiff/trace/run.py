@@ -8,13 +8,13 @@ from ..errors import NodeTypeError, ShapeError, compose, located_error, show_nam
 from ..graph.node import Node
 from ..graph.walk import toposort
 from ..lower.emit import lower
-from ..passes.concrete import concrete
+from ..passes.concrete import concrete, has_named_sizes
 from ..passes.pipeline import chosen, run_passes
 from ..plan.schedule import schedule
 from ..runtime.execute import Gate, Loaded
 from ..runtime.native import ELEMENTWISE
 from ..runtime.native import order as find_order
-from ..specs import has_dims, match_shapes
+from ..specs import match_shapes
 
 
 def _constants(nodes: Sequence[Node]) -> list[Any]:
@@ -49,7 +49,7 @@ def values(nodes: Sequence[Node], at: Mapping[Node, Any], passes: bool = False) 
         raise ShapeError(f"trace: {error}\n  given   {seen}") from None
     unique = list({id(n): n for n in nodes}.values())
     outputs, leaves = unique, inputs
-    if any((n.shape and has_dims(n.shape)) or n.op.name == "dim" for n in (*inputs, *order)):
+    if has_named_sizes([*inputs, *order]):
         outputs, leaves = concrete(unique, inputs, bindings)
     if passes:
         outputs = run_passes(outputs, chosen(None), _constants, {})
