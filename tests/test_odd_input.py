@@ -32,7 +32,7 @@ U = gd.input("u", (2,), "uint8")
     (lambda: gd.clip(U, 300, 400), "clip: a_min: Python integer 300"), (lambda: gd.clip(U, 0, -1), "clip: a_max: Python integer -1"),
     (lambda: np.clip(U, 300, 400), "clip: a_min: Python integer 300"), (lambda: U ** 300, "power: the exponent: Python integer 300"),
     (lambda: gd.fmax(U, -1), "fmax: the right operand: Python integer -1"), (lambda: gd.where(U > 1, U, 300), "where: y: Python integer 300"),
-    (lambda: gd.full(3, 300, "uint8"), "full: Python integer 300"), (lambda: U.at[0].set(300), "set_at: Python integer 300"),
+    (lambda: gd.full(3, 300, "uint8"), "full: Python integer 300"), (lambda: U.at[0].set(300), "x.at[...].set: Python integer 300"),
     (lambda: gd.pad(U, 1, constant_values=300), "pad: Python integer 300"), (lambda: gd.exp(2**70), "exp: Python integer 1180591620717411303424"),
     (lambda: gd.constant(2**70), "constant: Python integer 1180591620717411303424"),
     (lambda: gd.constant(300, dtype="uint8"), "constant: 300 is out of bounds for uint8 (0 to 255)"),

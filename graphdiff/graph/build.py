@@ -82,6 +82,10 @@ def leaf(op: OpDef, attr: Any, shape: tuple[Any, ...], dtype: Any, name: str | N
     return new_node(op, (), (attr,), shape, dtype, capture() if site is None else site, origin, name, scope)
 
 
+SLICING = "x[...]"          # what messages call indexing
+UNSAID = frozenset(("add_at", "gather", "set_at"))      # what indexing is made of, beside the name of the call: no names of the user's
+
+
 def located(error: Any, what: str, inputs: tuple[Any, ...] = ()) -> Any:
     """The same error with the op's name, the user's line and the operands; an already located one is left alone."""
     if getattr(error, "located", False):
@@ -97,8 +101,10 @@ def located(error: Any, what: str, inputs: tuple[Any, ...] = ()) -> Any:
     nodes = [x for x in inputs if isinstance(x, Node)]
     fact, _, hint = str(error).replace("\n  hint    ", "\nhint: ").partition("\nhint: ")
     fact = "\n".join([one_line(line, FACT_LIMIT) for line in fact.split("\n")])      # it may quote an argument of any length
-    fact = fact if fact.startswith(f"{what}: ") else f"{what}: {fact}"
     call = "" if site is None else site.call        # the user called that, and it called `what`
+    fact = fact.removeprefix(f"{what}: ")
+    what = SLICING if what == "index" else what
+    fact = fact if call and what in UNSAID else f"{what}: {fact}"
     text = compose(fact if not call or fact.startswith(f"{call}: ") else f"{call}: {fact}", at=None if site is None else (str(site), site.source),
                    rows=operand_rows(nodes), hint=hint or None)
     new = type(error)(text)
@@ -237,9 +243,6 @@ def called(part: str) -> str | None:
     """The function whose call a part of a scope is; None for scopes of other kinds."""
     name, mark, number = part.rpartition(CALL)
     return name if mark and number.isdecimal() else None
-
-
-SLICING = "x[...]"          # what messages call indexing
 
 
 def call_of(node: Node) -> str:
