@@ -433,6 +433,29 @@ def tails():
     lines.append("#endif")
 
 
+def nodes():
+    """Two numbers at each c = k / 64 or k / 16: what erf and erfc look up on AVX2 (vmath_nodes_t.inc)."""
+    lines.append("#if VM_NODES")
+    root = 2 / mp.sqrt(mp.pi)
+    split("F_ERF_SLOPE_", root, (24, 24), "f")
+    for prefix, single, steps, far, end, up in (("", False, 64, 20, 28, 256), ("f_", True, 16, 8, mpf("10.5"), 64)):
+        def pairs(name, count, row, what, prefix=prefix, single=single):
+            start = len(lines)
+            table(prefix + name, [v for k in range(count) for v in row(k)], what, single)
+            kind = "float" if single else "double"
+            lines[start + 1] = f"static const {kind} vm_n_{prefix}{name}[] __attribute__((aligned(16))) = {{"
+        cs = [mpf(k) / steps for k in range((4 if single else 6) * steps + 1)]
+        pairs("erf", len(cs), lambda k, cs=cs: (mp.erf(cs[k]), root * mp.exp(-cs[k]**2)), f"erf and its derivative at multiples of 1/{steps}")
+        ds = [mpf(k) / 64 for k in range(int(end * 64) + 1)]
+        pairs("erfc", len(ds), lambda k, ds=ds, far=far, up=up: (
+            mp.erfc(ds[k]) * (mpf(2) ** up if ds[k] >= far else 1), 2 * ds[k] - root / (mp.erfc(ds[k]) * mp.exp(ds[k]**2))),
+            f"erfc, from {far} on 2^{up} of it, and the logarithmic derivative of exp(c^2) erfc(c), at multiples of 1/64")
+        top = (end + mpf(1) / 256) / 64
+        fit(prefix + "exp_node", series(lambda r: (mp.exp(r) - 1 - r) / r**2, mpf(1) / 2), -top, top, 23 if single else 55,
+            "(exp(r) - 1 - r) / r^2", single)
+    lines.append("#endif")
+
+
 def gammas():
     def lg12(u):
         x = mpf("1.5") + u
@@ -510,7 +533,7 @@ def main():
     lines.append("/* vmath_coef_t.inc: written by csrc/tools/vmath_coef.py, which derives every number. Do not edit.")
     lines.append(" * vm_c_<f>: float64; vm_c_q_<f>: float64 arithmetic for a float32 result; vm_c_f_<f>: float32. */")
     constants()
-    for part in (exponentials, tanhs, logarithms, circular, errors, tails, gammas, lanes):
+    for part in (exponentials, tanhs, logarithms, circular, errors, tails, nodes, gammas, lanes):
         part()
     text = "\n".join(lines) + "\n"
     if "--check" in sys.argv:
