@@ -65,6 +65,48 @@ static void one_matmul(int dtype, int64_t batch, int64_t m, int64_t k, int64_t n
     free_array(&a), free_array(&b), free_array(&o);
 }
 
+/* Of a square result, the columns up to the end of a row's panel; what the others hold depends on how the work was cut. */
+static void one_half(int dtype, int64_t n, int64_t k, int64_t panel)
+{
+    static const struct { int threads, budget; } ways[] = {{1, 0}, {1, 1}, {3, 1}};
+    int la = any_layout(), lb = any_layout(), lo = out_layout();
+    int64_t nbytes[OPERANDS + 2];
+    void *bases[OPERANDS + 2];
+    gd_fault fault;
+    gd_program *p;
+    array a = new_array(dtype, 2, (int64_t[]){n, k}, la), b = new_array(dtype, 2, (int64_t[]){k, n}, lb), o = new_array(dtype, 2, (int64_t[]){n, n}, lo);
+    fill(&a, -3, 3), fill(&b, -3, 3);
+    name_case(GD_OP_MATMUL, &a, la, lo);
+    builder *program = call_builder(GD_OP_MATMUL, &o, 2, (array *[]){&a, &b}, 1, &panel, nbytes, bases);
+    CASE(gd_program_new(&program->s, &p, &fault) == GD_OK);
+    free(program);
+    for (int way = 0; way < LENGTH(ways); way++) {
+        int ok = 1;
+        fill(&o, 1000, 2000);
+        CASE(run_once(p, ways[way].threads, ways[way].budget, bases, &fault) == GD_OK);
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t j = 0; j < n && j / panel <= i / panel; j++) {
+                int64_t sum = 0;
+                for (int64_t q = 0; q < k; q++)
+                    sum += (int64_t)get(&a, i * k + q).f * (int64_t)get(&b, q * n + j).f;
+                ok &= near(dtype, get(&o, i * n + j), whole(sum), 0);
+            }
+        CASE(ok);
+    }
+    gd_program_free(p);
+    CASE(call(GD_OP_MATMUL, &o, 2, (array *[]){&a, &b}, 1, (int64_t[]){0}, NULL) == GD_BAD_PROGRAM);
+    CASE(call(GD_OP_MATMUL, &o, 2, (array *[]){&a, &b}, 2, (int64_t[]){8, 8}, NULL) == GD_BAD_PROGRAM);
+    free_array(&a), free_array(&b), free_array(&o);
+}
+
+static void test_halves(void)
+{
+    static const int64_t sizes[][3] = {{130, 40, 8}, {100, 300, 24}, {220, 140, 16}, {97, 17, 1}, {5, 7, 2}, {3, 2, 50}, {96, 600, 8}};
+    for (int s = 0; s < LENGTH(sizes); s++)
+        for (int again = 0; again < 4; again++)
+            one_half(again % 2 ? GD_FLOAT32 : GD_FLOAT64, sizes[s][0], sizes[s][1], sizes[s][2]);
+}
+
 static void test_matmul(void)
 {
     static const int64_t sizes[][4] = {{1, 0, 3, 2}, {1, 3, 0, 2}, {0, 2, 2, 2}, {2, 3, 4, 0}, {1, 1, 1, 1}, {2, 5, 7, 3},
@@ -310,6 +352,7 @@ int main(int argc, char **argv)
         return 2;
     test_copies();
     test_matmul();
+    test_halves();
     test_scans();
     test_sorts();
     test_ranked();

@@ -5,7 +5,6 @@ is multiplied. Products add in the kernel's own fixed order and follow IEEE insi
 """
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -97,9 +96,9 @@ def _widen(x: Node, batch: tuple[Any, ...]) -> Node:
     return expand_to(x, (*batch, *x.shape[-2:]))
 
 
-# Products of a matrix with its own transpose of which half is computed: from so many rows on, rows of a panel at least, terms of a sum
-# (fewer cost less than the panels; more would be cut into pieces, which depends on the size of a panel).
-_TWICE, _PANEL, _TERMS = 96, 24, (16, 4096)
+# Products of a matrix with its own transpose of which half is computed: from so many rows on; rows of a panel at least, and the most
+# panels; terms of a sum (fewer cost less than the copies; more would be cut into pieces, of which all rows are).
+_TWICE, _PANEL, _PANELS, _TERMS = 96, 8, 25, (16, 4096)
 _FEW = 64                    # elements that a copy takes longer for than a product saves
 
 
@@ -112,14 +111,11 @@ def _is_own_transpose(a: Any, b: Any) -> bool:
 def _symmetric(ctx: Any, a: Any, b: Any) -> Any:
     """a b where b is a^T: panels of rows up to the diagonal, which have the bits of the whole, and their other sides copied."""
     n, terms = a.shape
-    panels = min(8, n // _PANEL)
-    ends = [n * i // panels // 8 * 8 for i in range(panels)] + [n]
-    out = ctx.new((n, n), a.dtype)
-    for start, end in itertools.pairwise(ends):
-        rows = a.slice([start, 0], [1, 1], [end - start, terms])
-        ctx.emit("matmul", out.slice([start, 0], [1, 1], [end - start, end]), [rows, b.slice([0, 0], [1, 1], [terms, end])])
-        if start:
-            ctx.emit("copy", out.slice([0, start], [1, 1], [start, end - start]), [out.slice([start, 0], [1, 1], [end - start, start]).transpose([1, 0])])
+    panel = -(-n // (_PANEL * min(_PANELS, terms // 8))) * _PANEL
+    out = ctx.emit("matmul", ctx.new((n, n), a.dtype), [a, b], [panel])
+    for start in range(panel, n, panel):
+        here = min(panel, n - start)
+        ctx.emit("copy", out.slice([0, start], [1, 1], [start, here]), [out.slice([start, 0], [1, 1], [here, start]).transpose([1, 0])])
     return out
 
 
