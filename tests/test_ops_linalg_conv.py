@@ -778,3 +778,16 @@ def test_stop_gradient():
         gd.grad(gd.stop_gradient(x), x)
     assert run(gd.grad(gd.stop_gradient(x), x, unconnected="zero"), {x: 3.0}) == 0
     assert gd.stop_gradient(gd.input("i", (2,), "int32")).dtype == np.int32
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_a_sum_of_products_with_a_large_turned_matrix_makes_no_copy_of_it(dtype):
+    rng = np.random.default_rng(7)
+    a, b = (rng.integers(-50, 50, shape).astype(dtype) for shape in ((1100, 1300), (1300, 1100)))
+    x, y = gd.input("x", a.shape, dtype), gd.input("y", b.shape, dtype)
+    for node in (gd.einsum("ij,ji->", x, y), gd.einsum("ij,ij->", x, y.T)):
+        f = gd.function([x, y], node, threads=1)
+        assert f(a, b) == np.einsum("ij,ji->", a.astype("int64"), b.astype("int64")) == gd.function([x, y], node, threads=2)(a, b)
+        if dtype != "int64":
+            assert f.plan.arena_nbytes < a.nbytes / 8
+        checked(2)
