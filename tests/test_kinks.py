@@ -71,17 +71,6 @@ def test_power_of_a_negative_base():
     assert slope(lambda x: x**2.0, 0.0, order=2) == 2.0
 
 
-def test_nothing_times_a_logarithm():
-    """x log y does not depend on y where x is 0, y = 0 included; how its slope in x goes with y, it keeps."""
-    assert [slope(gd.xlogy, 0.0, y, which=1) for y in (0.0, 2.0, INF)] == [0.0] * 3
-    assert slope(lambda x: gd.xlogy(x, x), 0.0) == -INF
-    assert slope(gd.xlogy, 3.0, 2.0, which=1) == 1.5
-    x, y = gd.inputs("x y")
-    mixed = gd.grad(gd.grad(gd.xlogy(x, y), y), x)
-    assert float(gd.evaluate(mixed, {x: 0.0, y: 4.0})) == 0.25
-    checked()
-
-
 def test_origin_of_two_variables():
     for f in (gd.hypot, gd.arctan2):
         assert [slope(f, 0.0, 0.0, which=k) for k in (0, 1)] == [0.0, 0.0]

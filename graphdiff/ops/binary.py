@@ -187,7 +187,7 @@ def _share(x: Node, y: Node, sign: int) -> Node:
     return where(logical_and(alike, equal(x, -np.inf)), 0.0, sigmoid(d if sign > 0 else -d))
 
 
-xlogy = binary("xlogy", "x log y, 0 where x is 0", special.xlogy, (lambda x, y, z: log(y), lambda x, y, z: zmul(x, reciprocal(y))), ulp=4,
+xlogy = binary("xlogy", "x log y, 0 where x is 0", special.xlogy, (lambda x, y, z: log(y), lambda x, y, z: x / y), ulp=4,
                domain=((-2, 2), (0.2, 3)), analytic=lambda x, y: x * np.log(y))
 _poly: Binary = binary("polygamma", "the x-th derivative of digamma, at y", special.polygamma,
                (ZERO, lambda n, x, z: _poly(n + 1.0, x)), domain=((1, 1), (0.4, 4)), ulp=16, source="DLMF 25.11.28")
